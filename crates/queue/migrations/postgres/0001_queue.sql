@@ -1,0 +1,272 @@
+-- The whole queue, in a schema of its own so that it can share a database with the caller's tables. Names are
+-- always qualified: a search_path is session state, which a pooler in transaction mode does not keep.
+
+CREATE SCHEMA IF NOT EXISTS telecine;
+
+-- Live jobs only: a settled job moves to job_done.
+CREATE TABLE telecine.job (
+    id              BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant          TEXT NOT NULL,
+    run             TEXT,
+    step            TEXT,
+    kind            TEXT NOT NULL,
+    lane            TEXT COLLATE "C" NOT NULL,
+    priority        INTEGER NOT NULL,
+    fair_at         BIGINT NOT NULL,
+    state           TEXT NOT NULL,
+    run_at          TIMESTAMPTZ,
+    generation      INTEGER NOT NULL DEFAULT 1,
+    fence           BIGINT NOT NULL DEFAULT 0,
+    settled_fence   BIGINT NOT NULL DEFAULT 0,
+    worker          BIGINT,
+    slot            INTEGER,
+    claimed_at      TIMESTAMPTZ,
+    deadline_at     TIMESTAMPTZ,
+    timeout_ms      BIGINT,
+    attempt         INTEGER NOT NULL DEFAULT 0,
+    max_attempts    INTEGER NOT NULL,
+    lost            INTEGER NOT NULL DEFAULT 0,
+    max_lost        INTEGER NOT NULL,
+    backoff_base_ms BIGINT NOT NULL,
+    backoff_factor  BIGINT NOT NULL,
+    backoff_cap_ms  BIGINT NOT NULL,
+    needs_left      INTEGER NOT NULL DEFAULT 0,
+    limit_key       TEXT,
+    unique_key      TEXT,
+    scratch_bytes   BIGINT NOT NULL DEFAULT 0,
+    cost_ms         BIGINT NOT NULL DEFAULT 0,
+    progress        DOUBLE PRECISION,
+    checkpoint      JSON,
+    error           JSON,
+    payload         JSON NOT NULL,
+    created_at      TIMESTAMPTZ NOT NULL,
+    CONSTRAINT job_state_is_live CHECK (state IN ('waiting', 'scheduled', 'parked', 'pending', 'running'))
+) WITH (
+    -- Room for a claim's new row version on the same page, and a vacuum that keeps up with a busy queue.
+    fillfactor = 70,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- Exactly the claim's ORDER BY, and only what can run now: other rows cost a claim nothing.
+CREATE INDEX job_ready ON telecine.job (lane, priority DESC, fair_at, id) WHERE state = 'pending';
+CREATE INDEX job_due ON telecine.job (run_at) WHERE state = 'scheduled';
+CREATE INDEX job_held ON telecine.job (worker) WHERE state = 'running';
+CREATE INDEX job_parked ON telecine.job (limit_key, priority DESC, fair_at, id) WHERE state = 'parked';
+CREATE INDEX job_admitted ON telecine.job (limit_key) WHERE limit_key IS NOT NULL AND state IN ('pending', 'running');
+CREATE INDEX job_of_run ON telecine.job (run) WHERE run IS NOT NULL;
+CREATE UNIQUE INDEX job_unique ON telecine.job (tenant, kind, unique_key) WHERE unique_key IS NOT NULL;
+
+-- History. Pruned by age.
+CREATE TABLE telecine.job_done (
+    id              BIGINT PRIMARY KEY,
+    tenant          TEXT NOT NULL,
+    run             TEXT,
+    step            TEXT,
+    kind            TEXT NOT NULL,
+    lane            TEXT COLLATE "C" NOT NULL,
+    priority        INTEGER NOT NULL,
+    fair_at         BIGINT NOT NULL,
+    state           TEXT NOT NULL,
+    run_at          TIMESTAMPTZ,
+    generation      INTEGER NOT NULL,
+    fence           BIGINT NOT NULL,
+    settled_fence   BIGINT NOT NULL,
+    worker          BIGINT,
+    slot            INTEGER,
+    claimed_at      TIMESTAMPTZ,
+    timeout_ms      BIGINT,
+    attempt         INTEGER NOT NULL,
+    max_attempts    INTEGER NOT NULL,
+    lost            INTEGER NOT NULL,
+    max_lost        INTEGER NOT NULL,
+    backoff_base_ms BIGINT NOT NULL,
+    backoff_factor  BIGINT NOT NULL,
+    backoff_cap_ms  BIGINT NOT NULL,
+    limit_key       TEXT,
+    unique_key      TEXT,
+    scratch_bytes   BIGINT NOT NULL,
+    cost_ms         BIGINT NOT NULL,
+    progress        DOUBLE PRECISION,
+    checkpoint      JSON,
+    error           JSON,
+    payload         JSON NOT NULL,
+    result          JSON,
+    created_at      TIMESTAMPTZ NOT NULL,
+    finished_at     TIMESTAMPTZ NOT NULL,
+    CONSTRAINT job_done_state_is_terminal CHECK (state IN ('completed', 'failed', 'cancelled', 'skipped'))
+);
+
+CREATE INDEX job_done_of_run ON telecine.job_done (run) WHERE run IS NOT NULL;
+CREATE INDEX job_done_unique ON telecine.job_done (tenant, kind, unique_key) WHERE unique_key IS NOT NULL;
+
+-- Attempts that did not settle their job. The one that did is told by job_done itself, so a job that succeeds at
+-- once costs no row here.
+CREATE TABLE telecine.attempt (
+    job        BIGINT NOT NULL,
+    fence      BIGINT NOT NULL,
+    generation INTEGER NOT NULL,
+    worker     BIGINT,
+    slot       INTEGER,
+    started_at TIMESTAMPTZ NOT NULL,
+    ended_at   TIMESTAMPTZ NOT NULL,
+    outcome    TEXT NOT NULL,
+    error      JSON,
+    PRIMARY KEY (job, fence)
+);
+
+-- How many jobs by lane, kind and state, so nobody has to count rows. Every verb appends its changes to
+-- job_count_change in its own transaction (appending locks nobody out); upkeep folds them into job_count. The sum of
+-- both is exact at any instant.
+CREATE TABLE telecine.job_count (
+    lane  TEXT NOT NULL,
+    kind  TEXT NOT NULL,
+    state TEXT NOT NULL,
+    jobs  BIGINT NOT NULL,
+    PRIMARY KEY (lane, kind, state)
+);
+
+CREATE TABLE telecine.job_count_change (
+    lane  TEXT NOT NULL,
+    kind  TEXT NOT NULL,
+    state TEXT NOT NULL,
+    jobs  BIGINT NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+
+CREATE TABLE telecine.need (
+    job       BIGINT NOT NULL,
+    needs_job BIGINT NOT NULL,
+    policy    TEXT NOT NULL,
+    PRIMARY KEY (job, needs_job),
+    CONSTRAINT need_policy_is_known CHECK (policy IN ('skip', 'fail', 'run_anyway'))
+);
+
+CREATE INDEX need_of ON telecine.need (needs_job);
+
+-- The database's clock decides on leases, so a worker's wall clock does not matter.
+CREATE TABLE telecine.worker (
+    id          BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name        TEXT NOT NULL,
+    host        TEXT NOT NULL,
+    pid         BIGINT NOT NULL,
+    slots       JSON NOT NULL,
+    kinds       JSON NOT NULL,
+    lease_until TIMESTAMPTZ NOT NULL,
+    draining    BOOLEAN NOT NULL DEFAULT FALSE,
+    drain_asked BOOLEAN NOT NULL DEFAULT FALSE,
+    started_at  TIMESTAMPTZ NOT NULL,
+    seen_at     TIMESTAMPTZ NOT NULL,
+    dead_at     TIMESTAMPTZ
+) WITH (fillfactor = 50);
+
+CREATE TABLE telecine.run (
+    id             TEXT PRIMARY KEY,
+    tenant         TEXT NOT NULL,
+    name           TEXT NOT NULL,
+    external_id    TEXT,
+    state          TEXT NOT NULL,
+    generation     INTEGER NOT NULL DEFAULT 1,
+    meta           JSON NOT NULL,
+    jobs_total     INTEGER NOT NULL,
+    jobs_left      INTEGER NOT NULL,
+    jobs_failed    INTEGER NOT NULL DEFAULT 0,
+    jobs_cancelled INTEGER NOT NULL DEFAULT 0,
+    event_seq      BIGINT NOT NULL DEFAULT 0,
+    created_at     TIMESTAMPTZ NOT NULL,
+    started_at     TIMESTAMPTZ,
+    playable_at    TIMESTAMPTZ,
+    finished_at    TIMESTAMPTZ,
+    CONSTRAINT run_state_is_known
+        CHECK (state IN ('queued', 'running', 'succeeded', 'partial', 'failed', 'cancelled'))
+);
+
+CREATE INDEX run_external ON telecine.run (tenant, external_id) WHERE external_id IS NOT NULL;
+
+CREATE TABLE telecine.record (
+    run     TEXT NOT NULL,
+    type    TEXT NOT NULL,
+    key     TEXT NOT NULL,
+    tenant  TEXT NOT NULL,
+    version BIGINT NOT NULL,
+    json    JSON NOT NULL,
+    PRIMARY KEY (run, type, key)
+);
+
+CREATE TABLE telecine.event (
+    run  TEXT NOT NULL,
+    seq  BIGINT NOT NULL,
+    type TEXT NOT NULL,
+    at   TIMESTAMPTZ NOT NULL,
+    body JSON NOT NULL,
+    PRIMARY KEY (run, seq)
+);
+
+CREATE TABLE telecine.outbox (
+    sink     TEXT NOT NULL,
+    run      TEXT NOT NULL,
+    seq      BIGINT NOT NULL,
+    attempt  INTEGER NOT NULL DEFAULT 0,
+    retry_at TIMESTAMPTZ,
+    PRIMARY KEY (sink, run, seq)
+);
+
+CREATE TABLE telecine.job_limit (
+    key           TEXT PRIMARY KEY,
+    max_running   INTEGER,
+    per_minute    DOUBLE PRECISION,
+    pace          DOUBLE PRECISION NOT NULL DEFAULT 1.0,
+    tokens        DOUBLE PRECISION NOT NULL DEFAULT 0.0,
+    refilled_at   TIMESTAMPTZ NOT NULL,
+    changed_at    TIMESTAMPTZ NOT NULL
+);
+
+-- A paused lane or kind is asked for by the claim, never written into the jobs.
+CREATE TABLE telecine.pause (
+    scope     TEXT NOT NULL,
+    name      TEXT NOT NULL,
+    paused_at TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (scope, name),
+    CONSTRAINT pause_scope_is_known CHECK (scope IN ('lane', 'kind'))
+);
+
+CREATE TABLE telecine.idempotency (
+    tenant     TEXT NOT NULL,
+    key        TEXT NOT NULL,
+    body_hash  BYTEA NOT NULL,
+    run        TEXT,
+    jobs       BIGINT[] NOT NULL,
+    expires_at TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (tenant, key)
+);
+
+CREATE INDEX idempotency_expiry ON telecine.idempotency (expires_at);
+
+CREATE TABLE telecine.schedule (
+    name      TEXT PRIMARY KEY,
+    cron      TEXT NOT NULL,
+    missed    TEXT NOT NULL,
+    push      JSON NOT NULL,
+    next_at   TIMESTAMPTZ NOT NULL,
+    last_at   TIMESTAMPTZ
+);
+
+-- Whoever moves `next_at` does the work: upkeep without a leader.
+CREATE TABLE telecine.upkeep (
+    name    TEXT PRIMARY KEY,
+    next_at TIMESTAMPTZ NOT NULL
+);
+
+-- Live jobs and history as one list, in the order in which the queue reads a job.
+CREATE VIEW telecine.job_any AS
+SELECT
+    id, tenant, run, step, kind, lane, priority, state, payload, run_at, generation, attempt, max_attempts, lost,
+    max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, worker, slot,
+    progress, checkpoint, error, created_at, claimed_at, NULL::JSON AS result, NULL::TIMESTAMPTZ AS finished_at
+FROM telecine.job
+UNION ALL
+SELECT
+    id, tenant, run, step, kind, lane, priority, state, payload, run_at, generation, attempt, max_attempts, lost,
+    max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, worker, slot,
+    progress, checkpoint, error, created_at, claimed_at, result, finished_at
+FROM telecine.job_done;

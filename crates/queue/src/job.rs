@@ -1,0 +1,456 @@
+//! Jobs as values: what is pushed, what is stored, what a worker holds while it runs one.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::backoff::Backoff;
+use crate::error::{QueueError, Result};
+use crate::run::RunId;
+use crate::timestamp::Timestamp;
+use crate::worker::WorkerId;
+
+/// A payload, result or checkpoint larger than this belongs in a blob, with its key in the JSON.
+pub const MAX_JSON_BYTES: usize = 256 * 1024;
+const MAX_NAME_BYTES: usize = 200;
+const MAX_PRIORITY: u8 = 100;
+
+/// The number of a job. Rises with each push, is never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JobId(pub i64);
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::str::FromStr for JobId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+/// Rises on every claim of a job and never falls; every write a worker makes carries the one it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fence(pub i64);
+
+/// Where a job stands. `Waiting` to `Running` are live; the rest are terminal and never change by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// Needs other jobs to finish first.
+    Waiting,
+    /// For later, or backing off after a failure.
+    Scheduled,
+    /// Over a limit.
+    Parked,
+    /// Ready to be claimed.
+    Pending,
+    /// Claimed by a worker.
+    Running,
+    Completed,
+    Failed,
+    Cancelled,
+    Skipped,
+}
+
+impl JobState {
+    pub const ALL: [Self; 9] = [
+        Self::Waiting,
+        Self::Scheduled,
+        Self::Parked,
+        Self::Pending,
+        Self::Running,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Skipped,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Scheduled => "scheduled",
+            Self::Parked => "parked",
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Skipped => "skipped",
+        }
+    }
+
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Waiting | Self::Scheduled | Self::Parked | Self::Pending | Self::Running => false,
+            Self::Completed | Self::Failed | Self::Cancelled | Self::Skipped => true,
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for JobState {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| {
+            let known: Vec<&str> = Self::ALL.iter().map(|state| state.as_str()).collect();
+            format!("`{text}` is not a state; known states are {}", known.join(", "))
+        })
+    }
+}
+
+/// A job to be pushed. Only the kind is required; everything else has the defaults of [`NewJob::new`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewJob {
+    pub kind: String,
+    pub lane: String,
+    pub payload: Value,
+    /// 0 to 100, higher first.
+    pub priority: u8,
+    /// Not before this instant.
+    pub run_at: Option<Timestamp>,
+    /// Failures after which the job is `failed`.
+    pub max_attempts: u16,
+    /// Workers that may die under this job before it is `failed: poison`.
+    pub max_lost: u16,
+    pub backoff: Backoff,
+    /// How long one attempt may take. The worker stops it then; `reap` takes it back if the worker does not.
+    pub timeout_ms: Option<u64>,
+    /// While a job of the same tenant and kind with this key is live or completed, a push returns that job.
+    pub unique_key: Option<String>,
+    pub limit_key: Option<String>,
+    /// The step of the run that this job belongs to.
+    pub step: Option<String>,
+    /// Estimated run time: later jobs of the same run stand that much further back in the line.
+    pub cost_ms: u32,
+    /// Scratch space this job needs; workers with less free do not claim it.
+    pub scratch_bytes: u64,
+}
+
+impl NewJob {
+    pub fn new(kind: impl Into<String>, payload: Value) -> Self {
+        Self {
+            kind: kind.into(),
+            lane: "cpu".into(),
+            payload,
+            priority: 50,
+            run_at: None,
+            max_attempts: 5,
+            max_lost: 3,
+            backoff: Backoff::default(),
+            timeout_ms: None,
+            unique_key: None,
+            limit_key: None,
+            step: None,
+            cost_ms: 0,
+            scratch_bytes: 0,
+        }
+    }
+
+    #[must_use]
+    pub fn lane(mut self, lane: impl Into<String>) -> Self {
+        self.lane = lane.into();
+        self
+    }
+
+    #[must_use]
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    #[must_use]
+    pub fn run_at(mut self, at: Timestamp) -> Self {
+        self.run_at = Some(at);
+        self
+    }
+
+    #[must_use]
+    pub fn max_attempts(mut self, attempts: u16) -> Self {
+        self.max_attempts = attempts;
+        self
+    }
+
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    #[must_use]
+    pub fn unique_key(mut self, key: impl Into<String>) -> Self {
+        self.unique_key = Some(key.into());
+        self
+    }
+
+    /// Refuses what no database should ever see.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_name("kind", &self.kind)?;
+        check_name("lane", &self.lane)?;
+        for (what, name) in
+            [("unique key", &self.unique_key), ("limit key", &self.limit_key), ("step", &self.step)]
+        {
+            name.as_deref().map_or(Ok(()), |name| check_name(what, name))?;
+        }
+        if self.priority > MAX_PRIORITY {
+            return Err(QueueError::invalid(format!(
+                "priority {} of job `{}` is above {MAX_PRIORITY}",
+                self.priority, self.kind
+            )));
+        }
+        if self.max_attempts == 0 || self.max_lost == 0 {
+            return Err(QueueError::invalid(format!(
+                "job `{}` needs max_attempts and max_lost of at least 1",
+                self.kind
+            )));
+        }
+        if self.timeout_ms.is_some_and(|ms| ms == 0 || ms > i64::MAX as u64 / 2)
+            || self.scratch_bytes > i64::MAX as u64
+        {
+            return Err(QueueError::invalid(format!(
+                "timeout_ms or scratch_bytes of job `{}` is out of range",
+                self.kind
+            )));
+        }
+        check_json(&format!("the payload of job `{}`", self.kind), &self.payload)
+    }
+}
+
+/// Names become columns, file names and metric labels: short, and without control characters.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+        return Err(QueueError::invalid(format!(
+            "a {what} is 1 to {MAX_NAME_BYTES} bytes without control characters, not {name:?}"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses JSON that is too large, and U+0000, which Postgres cannot store.
+pub(crate) fn check_json(what: &str, value: &Value) -> Result<()> {
+    let text = value.to_string();
+    if text.len() > MAX_JSON_BYTES {
+        return Err(QueueError::invalid(format!(
+            "{what} has {} bytes, over the limit of {MAX_JSON_BYTES}: store it as a blob and pass its key",
+            text.len()
+        )));
+    }
+    if text.contains("\\u0000") {
+        return Err(QueueError::invalid(format!("{what} contains a NUL character")));
+    }
+    Ok(())
+}
+
+/// A job as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Job {
+    pub id: JobId,
+    pub tenant: String,
+    pub run: Option<RunId>,
+    pub step: Option<String>,
+    pub kind: String,
+    pub lane: String,
+    pub priority: u8,
+    pub state: JobState,
+    pub payload: Value,
+    pub run_at: Option<Timestamp>,
+    pub generation: u32,
+    pub attempt: u32,
+    pub max_attempts: u32,
+    pub lost: u32,
+    pub max_lost: u32,
+    pub backoff: Backoff,
+    pub timeout_ms: Option<u64>,
+    pub unique_key: Option<String>,
+    pub limit_key: Option<String>,
+    pub fence: Fence,
+    pub worker: Option<WorkerId>,
+    pub slot: Option<u32>,
+    /// 0.0 to 1.0, as last told by a beat.
+    pub progress: Option<f64>,
+    /// What the last claim saved for the next one.
+    pub checkpoint: Option<Value>,
+    pub result: Option<Value>,
+    pub error: Option<JobError>,
+    pub created_at: Timestamp,
+    pub claimed_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+}
+
+/// Why an attempt failed, for people and for programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobError {
+    /// Stable and documented, such as `timeout` or `encoder_failed`.
+    pub code: String,
+    pub message: String,
+}
+
+impl JobError {
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        // Messages carry whatever a tool printed: Postgres cannot store NUL, and nobody reads megabytes.
+        let message: String = message.into().chars().filter(|c| *c != '\0').take(8_192).collect();
+        Self { code: code.into(), message }
+    }
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+/// Proof that this process may still finish one claim of one job.
+///
+/// Not `Clone`: [`Finish::new`] consumes it, so one claim has one outcome.
+#[derive(Debug)]
+pub struct Claim {
+    pub(crate) job: JobId,
+    pub(crate) fence: Fence,
+    pub(crate) attempt: u32,
+    pub(crate) max_attempts: u32,
+    pub(crate) lost: u32,
+    pub(crate) backoff: Backoff,
+    pub(crate) slot: Option<u32>,
+}
+
+impl Claim {
+    pub(crate) fn of(job: &Job) -> Self {
+        Self {
+            job: job.id,
+            fence: job.fence,
+            attempt: job.attempt,
+            max_attempts: job.max_attempts,
+            lost: job.lost,
+            backoff: job.backoff,
+            slot: None,
+        }
+    }
+
+    /// Remembers which slot runs the job, for the timeline.
+    #[must_use]
+    pub fn in_slot(mut self, slot: u32) -> Self {
+        self.slot = Some(slot);
+        self
+    }
+
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+}
+
+/// How a claim ends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Complete { result: Value },
+    /// Try again after the job's backoff, until its attempts are spent.
+    Fail { error: JobError },
+    /// No attempt can mend this (bad input, say).
+    FailForGood { error: JobError },
+    /// Not now: try again after this long, at no cost of an attempt.
+    Snooze { delay: Duration },
+    /// Give the job back as it was, at once and at no cost: the worker is leaving.
+    Release,
+}
+
+/// A claim with its outcome. Sending it twice has the effect of sending it once.
+#[derive(Debug)]
+pub struct Finish {
+    pub(crate) claim: Claim,
+    pub(crate) outcome: Outcome,
+}
+
+impl Finish {
+    pub fn job(&self) -> JobId {
+        self.claim.job
+    }
+
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+}
+
+/// What became of a [`Finish`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It counts, whether this call stored it or an earlier one whose answer was lost.
+    Accepted,
+    /// The job was cancelled, deleted, or belongs to another claim: whatever this claim made is to be dropped.
+    Refused,
+}
+
+/// One attempt of a job, for the timeline and the log.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Attempt {
+    pub job: JobId,
+    pub fence: Fence,
+    pub generation: u32,
+    pub worker: Option<WorkerId>,
+    pub slot: Option<u32>,
+    pub started_at: Timestamp,
+    pub ended_at: Timestamp,
+    pub outcome: AttemptOutcome,
+    pub error: Option<JobError>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptOutcome {
+    Completed,
+    Failed,
+    Snoozed,
+    Released,
+    Lost,
+    Cancelled,
+}
+
+impl AttemptOutcome {
+    pub const ALL: [Self; 6] =
+        [Self::Completed, Self::Failed, Self::Snoozed, Self::Released, Self::Lost, Self::Cancelled];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Snoozed => "snoozed",
+            Self::Released => "released",
+            Self::Lost => "lost",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl fmt::Display for AttemptOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for AttemptOutcome {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|outcome| outcome.as_str() == text)
+            .ok_or_else(|| format!("`{text}` is not an outcome"))
+    }
+}

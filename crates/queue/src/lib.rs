@@ -1,0 +1,25 @@
+//! Durable jobs on SQLite or Postgres.
+
+mod backoff;
+mod error;
+mod job;
+mod push;
+mod queue;
+mod run;
+mod settle;
+mod timestamp;
+mod worker;
+
+pub use backoff::Backoff;
+pub use error::{QueueError, Result};
+pub use job::{
+    Attempt, AttemptOutcome, Claim, Fence, Finish, Job, JobError, JobId, JobState, MAX_JSON_BYTES, NewJob, Outcome,
+    Settled,
+};
+pub use push::{Push, Pushed};
+pub use queue::{
+    Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes, total, totals,
+};
+pub use run::{NewRun, Run, RunId, RunState};
+pub use timestamp::Timestamp;
+pub use worker::{Beat, BeatReply, ClaimBeat, Claimed, NewWorker, Pull, Worker, WorkerId};

@@ -1,0 +1,175 @@
+//! The port: what every database behind the queue can do.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::error::Result;
+use crate::job::{Attempt, Finish, Job, JobId, JobState, Settled};
+use crate::push::{Push, Pushed};
+use crate::run::{Run, RunId};
+use crate::worker::{Beat, BeatReply, Claimed, NewWorker, Pull, Worker, WorkerId};
+
+/// Durable jobs. Every verb is one transaction: when it returns `Ok`, its effects survive loss of power; when it
+/// returns an error, it had none (a lost connection excepted, where repeating the call settles the question).
+#[async_trait]
+pub trait Queue: Send + Sync + 'static {
+    /// Stores all of the pushes or none.
+    async fn push(&self, pushes: Vec<Push>) -> Result<Vec<Pushed>>;
+
+    /// Claims ready jobs, best first, at most as many per lane as asked for. Raises each one's fence.
+    async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>>;
+
+    /// Settles claims, each guarded by its fence. Answers in the order given. Repeating the call is harmless.
+    async fn finish(&self, batch: &[Finish]) -> Result<Vec<Settled>>;
+
+    /// Ends a job now, in state `cancelled`. The claim of a running one is refused from here on.
+    async fn cancel(&self, id: JobId) -> Result<()>;
+
+    /// Starts a terminal job over as a new generation, with fresh attempts and its last checkpoint.
+    async fn retry(&self, id: JobId) -> Result<()>;
+
+    /// Forgets a job that is not running.
+    async fn delete(&self, id: JobId) -> Result<()>;
+
+    /// Forgets every job that matches and is not running; says how many.
+    async fn clear(&self, filter: &JobFilter) -> Result<u64>;
+
+    /// Makes scheduled jobs that are due ready; says when the next one will be.
+    async fn promote(&self) -> Result<Promoted>;
+
+    /// Declares silent workers dead and frees what they held; fails what ran past its deadline.
+    async fn reap(&self) -> Result<Reaped>;
+
+    /// Forgets history, dead workers and idempotency keys that are old enough; says how many jobs.
+    async fn prune(&self, keep: Duration) -> Result<u64>;
+
+    async fn get(&self, id: JobId) -> Result<Option<Job>>;
+
+    /// What became of each attempt of a job, oldest first. A claim that still runs is not among them.
+    async fn attempts(&self, id: JobId) -> Result<Vec<Attempt>>;
+
+    /// Live jobs and history in one list, newest first.
+    async fn list(&self, filter: &JobFilter, page: Page) -> Result<Listed>;
+
+    /// How many jobs there are by lane, kind and state, at a cost that does not grow with their number.
+    async fn counts(&self) -> Result<Vec<Count>>;
+
+    async fn get_run(&self, id: &RunId) -> Result<Option<Run>>;
+
+    async fn register(&self, worker: NewWorker) -> Result<WorkerId>;
+
+    /// A worker that holds nothing leaves.
+    async fn deregister(&self, id: WorkerId) -> Result<()>;
+
+    /// Asks a worker to finish what it has, take nothing new and leave.
+    async fn drain(&self, id: WorkerId) -> Result<bool>;
+
+    async fn workers(&self) -> Result<Vec<Worker>>;
+
+    /// A connection of its own for the beat, to be made and used on the beat's own thread.
+    async fn pulse(&self) -> Result<Box<dyn Pulse>>;
+
+    /// Changes whenever a worker may find something new. Only a hint: polling is the backstop.
+    fn wakes(&self) -> watch::Receiver<Wakes>;
+
+    /// Waits until nothing of this handle is under way any more.
+    async fn close(&self);
+}
+
+/// The beat of one worker.
+#[async_trait]
+pub trait Pulse: Send {
+    /// Renews the lease and saves progress and checkpoints, each guarded by its fence.
+    async fn beat(&mut self, beat: &Beat) -> Result<BeatReply>;
+}
+
+/// Counters that rise when something may have changed. Compare with the last ones seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wakes {
+    /// A job became ready.
+    pub ready: u64,
+    /// A job was scheduled, perhaps before all others.
+    pub scheduled: u64,
+    /// A running job's claim was taken away, or a worker was asked to drain.
+    pub revoked: u64,
+    /// A worker was seen to die before its lease ran out.
+    pub died: u64,
+}
+
+/// Which jobs. Empty means all.
+#[derive(Clone, Debug, Default)]
+pub struct JobFilter {
+    pub states: Vec<JobState>,
+    pub kind: Option<String>,
+    pub lane: Option<String>,
+    pub tenant: Option<String>,
+    pub run: Option<RunId>,
+}
+
+/// Which part of a list: `limit` jobs with ids below `before`.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    pub before: Option<JobId>,
+    pub limit: u32,
+}
+
+impl Page {
+    pub const MAX_LIMIT: u32 = 1_000;
+
+    pub fn first(limit: u32) -> Self {
+        Self { before: None, limit }
+    }
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listed {
+    pub data: Vec<Job>,
+    /// Pass as [`Page::before`] for the next page; `None` on the last one.
+    pub next_cursor: Option<JobId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Count {
+    pub lane: String,
+    pub kind: String,
+    pub state: JobState,
+    pub jobs: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promoted {
+    pub jobs: u64,
+    /// How long until the next scheduled job is due.
+    pub next_in: Option<Duration>,
+}
+
+/// What a sweep found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reaped {
+    pub workers: u64,
+    /// Jobs freed to run again.
+    pub freed: u64,
+    /// Jobs that had taken too many workers with them.
+    pub poisoned: u64,
+    /// Attempts that ran past their deadline.
+    pub overdue: u64,
+}
+
+/// Sums the counts of one state over lanes and kinds.
+pub fn total(counts: &[Count], state: JobState) -> u64 {
+    counts.iter().filter(|count| count.state == state).map(|count| count.jobs).sum()
+}
+
+/// Counts by state, for a line of status.
+pub fn totals(counts: &[Count]) -> BTreeMap<JobState, u64> {
+    let mut totals = BTreeMap::new();
+    for count in counts {
+        *totals.entry(count.state).or_default() += count.jobs;
+    }
+    totals
+}
