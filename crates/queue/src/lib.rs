@@ -1,8 +1,10 @@
 //! Durable jobs on SQLite or Postgres.
 
 mod backoff;
+mod bell;
 mod error;
 mod job;
+mod migration;
 mod push;
 mod queue;
 mod run;
