@@ -14,6 +14,8 @@ use crate::worker::WorkerId;
 
 /// A payload, result or checkpoint larger than this belongs in a blob, with its key in the JSON.
 pub const MAX_JSON_BYTES: usize = 256 * 1024;
+/// How long after a job's timeout its worker has to stop it, before `reap` takes it back.
+pub(crate) const DEADLINE_GRACE: Duration = Duration::from_secs(30);
 const MAX_NAME_BYTES: usize = 200;
 const MAX_PRIORITY: u8 = 100;
 

@@ -1,11 +1,16 @@
 //! What `push` takes and gives.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::error::{QueueError, Result};
 use crate::job::{JobId, NewJob, check_json, check_name};
 use crate::run::{NewRun, RunId};
+
+/// How long an idempotency key is remembered.
+pub(crate) const KEEP_KEYS: Duration = Duration::from_hours(30 * 24);
 
 /// What one call of `push` stores, all or nothing: a run with its jobs, or jobs that stand alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]

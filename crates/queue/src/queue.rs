@@ -133,6 +133,16 @@ pub struct Listed {
     pub next_cursor: Option<JobId>,
 }
 
+impl Listed {
+    /// From up to one more job than the page holds.
+    pub(crate) fn of(mut data: Vec<Job>, limit: u32) -> Self {
+        let more = data.len() > limit as usize;
+        data.truncate(limit as usize);
+        let next_cursor = data.last().filter(|_| more).map(|job| job.id);
+        Self { data, next_cursor }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Count {
     pub lane: String,

@@ -126,5 +126,6 @@ pub struct Run {
     pub jobs_failed: u32,
     pub jobs_cancelled: u32,
     pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
 }

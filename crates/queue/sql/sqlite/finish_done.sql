@@ -1,0 +1,14 @@
+-- finish_done.sql: copy a live job to history under its final state. finish_forget.sql follows.
+INSERT INTO job_done (
+    id, tenant, run, step, kind, lane, priority, fair_at, state, run_at, generation, fence, settled_fence, worker, slot,
+    claimed_at, timeout_ms, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms,
+    limit_key, unique_key, scratch_bytes, cost_ms, progress, checkpoint, error, payload, result, created_at, finished_at
+)
+SELECT
+    id, tenant, run, step, kind, lane, priority, fair_at, ?2, run_at, generation, ?3, ?4,
+    COALESCE(worker, (SELECT worker FROM attempt WHERE attempt.job = job.id AND attempt.fence = job.fence)),
+    COALESCE(?5, slot),
+    claimed_at, timeout_ms, ?6, max_attempts, ?7, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms,
+    limit_key, unique_key, scratch_bytes, cost_ms, progress, checkpoint, ?8, payload, ?9, created_at, ?10
+FROM job
+WHERE id = ?1

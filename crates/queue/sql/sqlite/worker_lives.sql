@@ -1,0 +1,2 @@
+-- worker_lives.sql: zero rows mean that the worker was declared dead.
+SELECT 1 FROM worker WHERE id = ?1 AND dead_at IS NULL

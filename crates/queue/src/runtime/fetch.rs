@@ -1,0 +1,144 @@
+//! One fetcher feeds all slots: it claims what free slots can run, and sleeps when there is nothing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinError;
+
+use super::held::{JobContext, StopReason};
+use super::settle::Ended;
+use super::{Failure, Kind, Shared};
+use crate::error::QueueError;
+use crate::job::{Finish, Job, JobError, Outcome};
+use crate::worker::{Claimed, Pull};
+
+/// How long to wait before asking a database again that did not answer.
+const AFTER_ERROR: Duration = Duration::from_millis(250);
+
+pub(super) async fn fetch_until_drained(shared: Arc<Shared>) {
+    let mut wakes = shared.queue.wakes();
+    let mut phase = shared.phase.subscribe();
+    // Lanes that had fewer jobs than we asked for: not asked again before something new may be there.
+    let mut dry = BTreeSet::new();
+    while shared.is_working() {
+        wakes.borrow_and_update();
+        let mut lanes = shared.slots.free();
+        lanes.retain(|lane, _| !dry.contains(lane));
+        if lanes.is_empty() {
+            tokio::select! {
+                () = shared.slots.wait_for_free() => {}
+                _ = wakes.changed() => dry.clear(),
+                () = tokio::time::sleep(shared.options.poll_every) => dry.clear(),
+                _ = phase.changed() => {}
+            }
+            continue;
+        }
+        let pull = Pull {
+            worker: shared.worker(),
+            lanes: lanes.clone(),
+            kinds: shared.kinds.names().into_iter().map(str::to_owned).collect(),
+            free_scratch_bytes: u64::MAX,
+        };
+        match shared.queue.pull(pull).await {
+            Ok(claimed) => {
+                dry.extend(lanes.into_iter().filter_map(|(lane, asked)| {
+                    let got = claimed.iter().filter(|claimed| claimed.job.lane == lane).count();
+                    (got < asked as usize).then_some(lane)
+                }));
+                for claimed in claimed {
+                    start(&shared, claimed);
+                }
+            }
+            Err(error) => wait_out(&shared, &error).await,
+        }
+    }
+}
+
+async fn wait_out(shared: &Shared, error: &QueueError) {
+    match error {
+        // The beat registers the worker again.
+        QueueError::WorkerGone => shared.held.news.notify_one(),
+        error => tracing::warn!(%error, "could not pull; trying again"),
+    }
+    tokio::time::sleep(AFTER_ERROR.min(shared.options.poll_every)).await;
+}
+
+fn start(shared: &Arc<Shared>, claimed: Claimed) {
+    let Claimed { job, claim } = claimed;
+    let slot = shared.slots.take(&job.lane).expect("the fetcher asks for no more than the free slots");
+    let Some(kind) = shared.kinds.get(&job.kind) else {
+        // Only the kinds we named are claimed; should a database do otherwise, the job goes back.
+        let ended = Ended::new(&job, slot, Some(Finish::new(claim, Outcome::Release)));
+        let _ = shared.ended.send(ended);
+        return;
+    };
+    let context = shared.held.hold(job.id, claim.fence(), slot, kind.acts_outside());
+    let claim = claim.in_slot(slot);
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let job = Arc::new(job);
+        let outcome = run(&shared, kind, Arc::clone(&job), context).await;
+        let finish = outcome.map(|outcome| Finish::new(claim, outcome));
+        let _ = shared.ended.send(Ended::new(&job, slot, finish));
+    });
+}
+
+/// Runs a kind under its timeout. `None`: the claim was refused, and there is nothing to settle.
+async fn run(shared: &Shared, kind: Arc<dyn Kind>, job: Arc<Job>, context: JobContext) -> Option<Outcome> {
+    let timeout = job.timeout_ms.map_or(kind.timeout(), |ms| kind.timeout().min(Duration::from_millis(ms)));
+    let claim = Arc::clone(&context.claim);
+    // A task of its own, so that a panic ends the attempt and not the worker.
+    let mut task = tokio::spawn(async move { kind.run(&job, &context).await });
+    let ended = tokio::select! {
+        ended = &mut task => Some(ended),
+        _ = claim.stopped() => None,
+        () = tokio::time::sleep(timeout) => {
+            claim.stop(StopReason::TimedOut);
+            None
+        }
+    };
+    let ended = match ended {
+        Some(ended) => Some(ended),
+        None => tokio::time::timeout(shared.options.stop_within, &mut task).await.ok(),
+    };
+    if ended.is_none() {
+        task.abort();
+    }
+    outcome(ended, claim.stop_reason(), timeout)
+}
+
+/// What the end of a kind's task means, given why it was told to stop, if it was.
+fn outcome(
+    ended: Option<Result<Result<serde_json::Value, Failure>, JoinError>>,
+    stopped: Option<StopReason>,
+    timeout: Duration,
+) -> Option<Outcome> {
+    if stopped == Some(StopReason::Refused) {
+        return None;
+    }
+    let result = match ended {
+        // It was done before it heard of the stop.
+        Some(Ok(Ok(result))) => return Some(Outcome::Complete { result }),
+        Some(Ok(Err(failure))) => Some(failure),
+        Some(Err(panic)) => Some(Failure::Retry(JobError::new("panic", panic_message(panic)))),
+        None => None,
+    };
+    match (stopped, result) {
+        (Some(StopReason::TimedOut), _) => Some(Outcome::Fail {
+            error: JobError::new("timeout", format!("the attempt took longer than {timeout:?}")),
+        }),
+        (Some(StopReason::Leaving | StopReason::LeaseEnding | StopReason::Refused), _) | (None, None) => {
+            Some(Outcome::Release)
+        }
+        (None, Some(Failure::Retry(error))) => Some(Outcome::Fail { error }),
+        (None, Some(Failure::ForGood(error))) => Some(Outcome::FailForGood { error }),
+        (None, Some(Failure::Snooze(delay))) => Some(Outcome::Snooze { delay }),
+    }
+}
+
+fn panic_message(error: JoinError) -> String {
+    let Ok(panic) = error.try_into_panic() else { return "the attempt was aborted".into() };
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "the kind panicked".into())
+}

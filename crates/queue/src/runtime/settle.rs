@@ -1,0 +1,97 @@
+//! The finisher: outcomes are settled together while the last ones commit, then their slots are free.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::{Phase, Shared};
+use crate::job::{Fence, Finish, Job, JobId, Outcome, Settled};
+
+/// As many as a database settles in one go without keeping others waiting.
+const MAX_BATCH: usize = 512;
+
+/// A job that no longer runs, and the slot it leaves.
+#[derive(Debug)]
+pub(super) struct Ended {
+    job: JobId,
+    fence: Fence,
+    lane: String,
+    slot: u32,
+    finish: Option<Finish>,
+}
+
+impl Ended {
+    /// Without a `finish`, the claim had been refused.
+    pub(super) fn new(job: &Job, slot: u32, finish: Option<Finish>) -> Self {
+        Self { job: job.id, fence: job.fence, lane: job.lane.clone(), slot, finish }
+    }
+}
+
+pub(super) async fn settle_until_left(shared: Arc<Shared>, mut outcomes: mpsc::UnboundedReceiver<Ended>) {
+    let mut phase = shared.phase.subscribe();
+    loop {
+        let mut batch = Vec::new();
+        tokio::select! {
+            received = outcomes.recv_many(&mut batch, MAX_BATCH) => if received == 0 { return },
+            _ = phase.wait_for(|phase| *phase == Phase::Left) => return,
+        }
+        settle(&shared, batch).await;
+    }
+}
+
+async fn settle(shared: &Shared, batch: Vec<Ended>) {
+    let mut finishes = Vec::with_capacity(batch.len());
+    let mut leaving = Vec::with_capacity(batch.len());
+    for ended in batch {
+        shared.tally_refusal(ended.finish.is_none());
+        finishes.extend(ended.finish);
+        leaving.push((ended.job, ended.fence, ended.lane, ended.slot));
+    }
+    let settled = finish_until_stored(shared, &finishes).await;
+    for (finish, settled) in finishes.iter().zip(settled) {
+        shared.tally(finish, settled);
+    }
+    for (job, fence, lane, slot) in leaving {
+        shared.held.let_go(job, fence);
+        shared.slots.give_back(&lane, slot);
+    }
+}
+
+/// Work that is done is not thrown away because the database is away: `finish` may be repeated for as long as it
+/// takes. Only a worker that leaves gives up; then the lease ends and others run the jobs again.
+async fn finish_until_stored(shared: &Shared, finishes: &[Finish]) -> Vec<Settled> {
+    if finishes.is_empty() {
+        return Vec::new();
+    }
+    let mut delay = Duration::from_millis(20);
+    loop {
+        match shared.queue.finish(finishes).await {
+            Ok(settled) => return settled,
+            Err(error) => tracing::warn!(%error, jobs = finishes.len(), "could not settle; trying again"),
+        }
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(Duration::from_secs(2));
+    }
+}
+
+impl Shared {
+    fn tally_refusal(&self, refused: bool) {
+        self.tally.refused.fetch_add(u64::from(refused), Ordering::Relaxed);
+    }
+
+    fn tally(&self, finish: &Finish, settled: Settled) {
+        let count = match (settled, finish.outcome()) {
+            (Settled::Refused, _) => {
+                tracing::info!(job.id = finish.job().0, "outcome refused: another claim owns the job, or it was cancelled");
+                &self.tally.refused
+            }
+            (Settled::Accepted, Outcome::Complete { .. }) => &self.tally.completed,
+            (Settled::Accepted, Outcome::Fail { .. } | Outcome::FailForGood { .. }) => &self.tally.failed,
+            (Settled::Accepted, Outcome::Snooze { .. }) => &self.tally.snoozed,
+            (Settled::Accepted, Outcome::Release) => &self.tally.released,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}

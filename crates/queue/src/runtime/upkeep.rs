@@ -1,0 +1,55 @@
+//! What has to happen when nobody asks: due jobs become ready, dead workers are found, old history goes.
+//!
+//! Every worker does it; each step is one guarded statement, so it does not matter who comes first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Shared;
+use crate::error::Result;
+
+const PRUNE_EVERY: Duration = Duration::from_secs(10 * 60);
+
+/// A job that is due is never promoted in a busier loop than this.
+const SHORTEST_NAP: Duration = Duration::from_millis(1);
+
+pub(super) async fn keep_up(shared: Arc<Shared>) {
+    let mut wakes = shared.queue.wakes();
+    let (mut sweep_at, mut prune_at) = (Instant::now(), Instant::now() + PRUNE_EVERY);
+    loop {
+        let seen = *wakes.borrow_and_update();
+        let next_due = match shared.queue.promote().await {
+            Ok(promoted) => promoted.next_in,
+            Err(error) => {
+                tracing::warn!(%error, "could not promote scheduled jobs; trying again");
+                Some(shared.options.poll_every)
+            }
+        };
+        if Instant::now() >= sweep_at {
+            note(shared.queue.reap().await.map(drop), "could not look for dead workers");
+            sweep_at = Instant::now() + shared.options.sweep_every;
+        }
+        if Instant::now() >= prune_at {
+            note(shared.queue.prune(shared.options.keep_history).await.map(drop), "could not prune history");
+            prune_at = Instant::now() + PRUNE_EVERY;
+        }
+        let due_at = next_due.map(|next_in| Instant::now() + next_in.max(SHORTEST_NAP));
+        let nap_until = due_at.map_or(sweep_at, |at| at.min(sweep_at)).min(prune_at);
+        tokio::select! {
+            () = tokio::time::sleep_until(nap_until) => {}
+            Ok(now) = wakes.wait_for(|now| now.scheduled != seen.scheduled || now.died != seen.died) => {
+                if now.died != seen.died {
+                    sweep_at = Instant::now();
+                }
+            }
+        }
+    }
+}
+
+fn note(result: Result<()>, what: &'static str) {
+    if let Err(error) = result {
+        tracing::warn!(%error, "{what}");
+    }
+}

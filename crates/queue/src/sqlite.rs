@@ -1,0 +1,199 @@
+//! The queue in one SQLite file that several processes on one host share.
+//!
+//! All writes of a process go through one thread ([`writer`]) that commits whatever queued up while the last commit
+//! was under way: many callers, one fsync. Reads have connections of their own. Who is alive, and who wants to be
+//! woken, is told by files beside the database ([`live`]); leases count in the host's boot time, which no one can set.
+
+mod claim;
+mod clock;
+mod connect;
+mod edit;
+mod finish;
+mod live;
+mod push;
+mod pulse;
+mod read;
+mod row;
+mod sweep;
+mod workers;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::bell::Bell;
+use crate::error::Result;
+use crate::job::{Attempt, Finish, Job, JobId, Settled};
+use crate::open::OpenOptions;
+use crate::push::{Push, Pushed};
+use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
+use crate::run::{Run, RunId};
+use crate::worker::{Claimed, NewWorker, Pull, Worker, WorkerId};
+
+/// The text of a statement, by the name of its file.
+macro_rules! sql {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/", $name, ".sql"))
+    };
+}
+pub(crate) use sql;
+
+/// A queue in a SQLite file.
+#[derive(Debug)]
+pub struct SqliteQueue {
+    path: PathBuf,
+    patience: Duration,
+    writer: writer::Writer,
+    readers: Arc<connect::Readers>,
+    live: Arc<live::Live>,
+}
+
+impl SqliteQueue {
+    /// Opens the file, making it if it is missing.
+    pub async fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        let path = path.as_ref().to_path_buf();
+        let options = options.clone();
+        connect::off_the_runtime(move || Self::open_blocking(&path, &options)).await
+    }
+
+    fn open_blocking(path: &Path, options: &OpenOptions) -> Result<Self> {
+        let connection = connect::open_migrated(path, options)?;
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let live = Arc::new(live::Live::new(&path, Arc::new(Bell::new()))?);
+        let readers = Arc::new(connect::Readers::new(&path, options.patience));
+        let writer = writer::Writer::start(connection, options.patience, Arc::clone(&live))?;
+        Ok(Self { path, patience: options.patience, writer, readers, live })
+    }
+
+    /// The names of the migrations that the file still needs.
+    pub async fn pending_migrations(path: impl AsRef<Path>) -> Result<Vec<String>> {
+        let path = path.as_ref().to_path_buf();
+        connect::off_the_runtime(move || connect::pending_names(&path)).await
+    }
+}
+
+#[async_trait]
+impl Queue for SqliteQueue {
+    async fn push(&self, pushes: Vec<Push>) -> Result<Vec<Pushed>> {
+        pushes.iter().try_for_each(Push::check)?;
+        self.writer.write(move |tx| push::push(tx, pushes)).await
+    }
+
+    async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>> {
+        self.writer.write(move |tx| claim::pull(tx, &pull)).await
+    }
+
+    async fn finish(&self, batch: &[Finish]) -> Result<Vec<Settled>> {
+        let settlements: Vec<_> = batch.iter().map(finish::Settlement::of).collect();
+        self.writer.write(move |tx| finish::finish(tx, &settlements)).await
+    }
+
+    async fn cancel(&self, id: JobId) -> Result<()> {
+        self.writer.write(move |tx| edit::cancel(tx, id)).await
+    }
+
+    async fn retry(&self, id: JobId) -> Result<()> {
+        self.writer.write(move |tx| edit::retry(tx, id)).await
+    }
+
+    async fn delete(&self, id: JobId) -> Result<()> {
+        self.writer.write(move |tx| edit::delete(tx, id)).await
+    }
+
+    async fn clear(&self, filter: &JobFilter) -> Result<u64> {
+        let mut cleared = 0;
+        loop {
+            let filter = filter.clone();
+            let batch = self.writer.write(move |tx| edit::clear(tx, &filter)).await?;
+            cleared += batch;
+            if batch == 0 {
+                return Ok(cleared);
+            }
+        }
+    }
+
+    async fn promote(&self) -> Result<Promoted> {
+        let mut promoted = Promoted::default();
+        loop {
+            let batch = self.writer.write(sweep::promote).await?;
+            promoted.jobs += batch.jobs;
+            promoted.next_in = batch.next_in;
+            if batch.next_in != Some(Duration::ZERO) {
+                return Ok(promoted);
+            }
+        }
+    }
+
+    async fn reap(&self) -> Result<Reaped> {
+        let live = Arc::clone(&self.live);
+        self.writer.write(move |tx| sweep::reap(tx, &live)).await
+    }
+
+    async fn prune(&self, keep: Duration) -> Result<u64> {
+        let mut pruned = 0;
+        loop {
+            let batch = self.writer.write(move |tx| sweep::prune(tx, keep)).await?;
+            pruned += batch;
+            if batch == 0 {
+                return Ok(pruned);
+            }
+        }
+    }
+
+    async fn get(&self, id: JobId) -> Result<Option<Job>> {
+        self.readers.read(move |connection| read::get(connection, id)).await
+    }
+
+    async fn attempts(&self, id: JobId) -> Result<Vec<Attempt>> {
+        self.readers.read(move |connection| read::attempts(connection, id)).await
+    }
+
+    async fn list(&self, filter: &JobFilter, page: Page) -> Result<Listed> {
+        let filter = filter.clone();
+        self.readers.read(move |connection| read::list(connection, &filter, page)).await
+    }
+
+    async fn counts(&self) -> Result<Vec<Count>> {
+        self.readers.read(read::counts).await
+    }
+
+    async fn get_run(&self, id: &RunId) -> Result<Option<Run>> {
+        let id = id.clone();
+        self.readers.read(move |connection| read::get_run(connection, &id)).await
+    }
+
+    async fn register(&self, worker: NewWorker) -> Result<WorkerId> {
+        let live = Arc::clone(&self.live);
+        self.writer.write(move |tx| workers::register(tx, &live, &worker)).await
+    }
+
+    async fn deregister(&self, id: WorkerId) -> Result<()> {
+        self.writer.write(move |tx| workers::deregister(tx, id)).await?;
+        self.live.leave(id);
+        Ok(())
+    }
+
+    async fn drain(&self, id: WorkerId) -> Result<bool> {
+        self.writer.write(move |tx| workers::drain(tx, id)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        self.readers.read(workers::list).await
+    }
+
+    async fn pulse(&self) -> Result<Box<dyn Pulse>> {
+        Ok(Box::new(pulse::SqlitePulse::open(&self.path, self.patience)?))
+    }
+
+    fn wakes(&self) -> watch::Receiver<Wakes> {
+        self.live.listen()
+    }
+
+    async fn close(&self) {
+        self.writer.stop().await;
+    }
+}

@@ -1,0 +1,171 @@
+//! `finish`: from running to history, or back into the queue.
+
+use std::time::Duration;
+
+use rusqlite::params;
+
+use super::row::Columns;
+use super::sql;
+use super::writer::Tx;
+use crate::bell::Ring;
+use crate::error::Result;
+use crate::job::{AttemptOutcome, Fence, Finish, JobError, JobId, JobState, Settled};
+use crate::settle::Verdict;
+
+/// A finish as the writer's thread applies it: everything decided and serialised.
+pub(super) struct Settlement {
+    id: JobId,
+    fence: Fence,
+    slot: Option<u32>,
+    attempt: u32,
+    lost: u32,
+    error: Option<String>,
+    end: End,
+}
+
+enum End {
+    Done { state: JobState, result: Option<String> },
+    Back { delay: Duration, outcome: AttemptOutcome },
+}
+
+impl Settlement {
+    pub(super) fn of(finish: &Finish) -> Self {
+        let claim = &finish.claim;
+        let (attempt, error, end) = match finish.verdict() {
+            Verdict::Done { state, result, error } => {
+                (claim.attempt, error, End::Done { state, result: result.map(ToString::to_string) })
+            }
+            Verdict::Back { delay, attempt, outcome, error } => (attempt, error, End::Back { delay, outcome }),
+        };
+        Self {
+            id: claim.job,
+            fence: claim.fence,
+            slot: claim.slot,
+            attempt,
+            lost: claim.lost,
+            error: error.map(error_json),
+            end,
+        }
+    }
+}
+
+pub(super) fn error_json(error: &JobError) -> String {
+    serde_json::to_string(error).expect("an error is two strings")
+}
+
+pub(super) fn finish(tx: &Tx<'_>, batch: &[Settlement]) -> Result<Vec<Settled>> {
+    batch.iter().map(|settlement| settle(tx, settlement)).collect()
+}
+
+fn settle(tx: &Tx<'_>, settlement: &Settlement) -> Result<Settled> {
+    let (id, fence) = (settlement.id.0, settlement.fence.0);
+    let Some(held) = tx.first(sql!("finish_look"), [id, fence], Standing::read)? else {
+        let mine = tx.first(sql!("finish_settled"), [id, fence], |_| Ok(()))?.is_some();
+        return Ok(if mine { Settled::Accepted } else { Settled::Refused });
+    };
+    match &settlement.end {
+        End::Done { state, result } => {
+            let last = Ending {
+                state: *state,
+                fence: settlement.fence,
+                settled_fence: settlement.fence,
+                slot: settlement.slot,
+                attempt: settlement.attempt,
+                lost: settlement.lost,
+                error: settlement.error.as_deref(),
+                result: result.as_deref(),
+            };
+            end(tx, settlement.id, &held, &last)?;
+            if held.state != JobState::Running {
+                tx.run(sql!("attempt_unlose"), [id, fence])?;
+            }
+        }
+        End::Back { delay, outcome } => put_back(tx, settlement, &held, *delay, *outcome)?,
+    }
+    Ok(Settled::Accepted)
+}
+
+/// What a verb must know of a live job before it moves it.
+pub(super) struct Standing {
+    pub(super) lane: String,
+    pub(super) kind: String,
+    pub(super) state: JobState,
+    pub(super) run: Option<String>,
+}
+
+impl Standing {
+    pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        let mut column = Columns::of(row);
+        Ok(Self { lane: column.next()?, kind: column.next()?, state: column.parsed()?, run: column.next()? })
+    }
+}
+
+/// How a job goes down in history.
+pub(super) struct Ending<'a> {
+    pub(super) state: JobState,
+    pub(super) fence: Fence,
+    pub(super) settled_fence: Fence,
+    pub(super) slot: Option<u32>,
+    pub(super) attempt: u32,
+    pub(super) lost: u32,
+    pub(super) error: Option<&'a str>,
+    pub(super) result: Option<&'a str>,
+}
+
+/// Moves a live job to history and tells its run.
+pub(super) fn end(tx: &Tx<'_>, id: JobId, held: &Standing, last: &Ending<'_>) -> Result<()> {
+    tx.run(
+        sql!("finish_done"),
+        params![
+            id.0,
+            last.state.as_str(),
+            last.fence.0,
+            last.settled_fence.0,
+            last.slot,
+            last.attempt,
+            last.lost,
+            last.error,
+            last.result,
+            tx.now.as_ms()
+        ],
+    )?;
+    tx.run(sql!("finish_forget"), [id.0])?;
+    tx.count(&held.lane, &held.kind, held.state, -1);
+    tx.count(&held.lane, &held.kind, last.state, 1);
+    if let Some(run) = &held.run {
+        let (failed, cancelled) = (last.state == JobState::Failed, last.state == JobState::Cancelled);
+        tx.run(sql!("run_settle"), params![run, failed, cancelled, 0, tx.now.as_ms()])?;
+    }
+    Ok(())
+}
+
+fn put_back(
+    tx: &Tx<'_>,
+    settlement: &Settlement,
+    held: &Standing,
+    delay: Duration,
+    outcome: AttemptOutcome,
+) -> Result<()> {
+    let id = settlement.id.0;
+    let error = settlement.error.as_deref();
+    tx.run(sql!("attempt_add"), params![id, settlement.slot, tx.now.as_ms(), outcome.as_str(), error])?;
+    let (state, run_at) = requeued(tx, delay);
+    tx.run(
+        sql!("finish_back"),
+        params![id, state.as_str(), run_at, settlement.attempt, settlement.lost, error],
+    )?;
+    tx.count(&held.lane, &held.kind, held.state, -1);
+    tx.count(&held.lane, &held.kind, state, 1);
+    Ok(())
+}
+
+/// The state and `run_at` of a job that is to run again after `delay`; wakes whoever waits for such a job.
+pub(super) fn requeued(tx: &Tx<'_>, delay: Duration) -> (JobState, Option<i64>) {
+    if delay.is_zero() {
+        tx.ring(Ring { ready: true, ..Ring::default() });
+        (JobState::Pending, None)
+    } else {
+        tx.ring(Ring { scheduled: true, ..Ring::default() });
+        (JobState::Scheduled, Some(tx.now.plus(delay).as_ms()))
+    }
+}

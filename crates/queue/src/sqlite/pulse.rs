@@ -1,0 +1,62 @@
+//! The beat, on a connection of its own: it waits for no one in this process.
+
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, params};
+
+use super::clock::boottime_ms;
+use super::connect::open_again;
+use super::sql;
+use super::writer::Tx;
+use crate::error::{QueueError, Result};
+use crate::queue::Pulse;
+use crate::worker::{Beat, BeatReply, ClaimBeat};
+
+pub(super) struct SqlitePulse {
+    connection: Connection,
+    patience: Duration,
+}
+
+impl SqlitePulse {
+    pub(super) fn open(path: &Path, patience: Duration) -> Result<Self> {
+        let connection = open_again(path, patience)?;
+        // The loop of `Tx::alone` waits by the millisecond instead.
+        connection.busy_timeout(Duration::ZERO).map_err(super::connect::db)?;
+        Ok(Self { connection, patience })
+    }
+}
+
+#[async_trait]
+impl Pulse for SqlitePulse {
+    /// Blocks its thread, which is the beat's own.
+    async fn beat(&mut self, beat: &Beat) -> Result<BeatReply> {
+        Tx::alone(&self.connection, self.patience, |tx| beat_in(tx, beat))
+    }
+}
+
+fn beat_in(tx: &Tx<'_>, beat: &Beat) -> Result<BeatReply> {
+    let lease_until = boottime_ms() + i64::try_from(beat.lease.as_millis()).unwrap_or(i64::MAX / 2);
+    let renewed = params![beat.worker.0, lease_until, tx.now.as_ms(), beat.draining];
+    let Some(drain) = tx.first(sql!("beat_worker"), renewed, |row| row.get(0))? else {
+        return Err(QueueError::WorkerGone);
+    };
+    let mut refused = Vec::new();
+    for claim in &beat.claims {
+        if !still_held(tx, claim)? {
+            refused.push(claim.job);
+        }
+    }
+    Ok(BeatReply { refused, drain })
+}
+
+/// Saves what is new about a claim; says whether the claim still is the worker's.
+fn still_held(tx: &Tx<'_>, claim: &ClaimBeat) -> Result<bool> {
+    if claim.progress.is_none() && claim.checkpoint.is_none() && claim.slot.is_none() {
+        return Ok(tx.first(sql!("beat_look"), [claim.job.0, claim.fence.0], |_| Ok(()))?.is_some());
+    }
+    let checkpoint = claim.checkpoint.as_ref().map(ToString::to_string);
+    let news = params![claim.job.0, claim.fence.0, claim.progress, checkpoint, claim.slot];
+    Ok(tx.run(sql!("beat_claim"), news)? == 1)
+}

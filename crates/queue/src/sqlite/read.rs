@@ -1,0 +1,72 @@
+//! What only looks: `get`, `list`, `attempts`, `counts`.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::row::{self, Columns};
+use super::sql;
+use crate::job::{Attempt, Job, JobId};
+use crate::queue::{Count, JobFilter, Listed, Page};
+use crate::run::{Run, RunId};
+
+pub(super) fn get(connection: &Connection, id: JobId) -> rusqlite::Result<Option<Job>> {
+    connection.prepare_cached(sql!("get"))?.query_row([id.0], row::job).optional()
+}
+
+pub(super) fn attempts(connection: &Connection, id: JobId) -> rusqlite::Result<Vec<Attempt>> {
+    connection.prepare_cached(sql!("attempts"))?.query_map([id.0], row::attempt)?.collect()
+}
+
+pub(super) fn list(connection: &Connection, filter: &JobFilter, page: Page) -> rusqlite::Result<Listed> {
+    let values = FilterValues::of(filter);
+    let (states, kind, lane, tenant, run) = values.parts();
+    let before = page.before.map_or(i64::MAX, |id| id.0);
+    let limit = page.limit.clamp(1, Page::MAX_LIMIT);
+    // One more than asked for tells whether there is another page.
+    let data = connection
+        .prepare_cached(sql!("list"))?
+        .query_map(params![before, states, kind, lane, tenant, run, limit + 1], row::job)?
+        .collect::<rusqlite::Result<Vec<Job>>>()?;
+    Ok(Listed::of(data, limit))
+}
+
+pub(super) fn counts(connection: &Connection) -> rusqlite::Result<Vec<Count>> {
+    let mut statement = connection.prepare_cached(sql!("counts"))?;
+    let rows = statement.query_map([], |row| {
+        let mut column = Columns::of(row);
+        let (lane, kind, state) = (column.next()?, column.next()?, column.parsed()?);
+        Ok(Count { lane, kind, state, jobs: u64::try_from(column.next::<i64>()?).unwrap_or(0) })
+    })?;
+    rows.collect()
+}
+
+pub(super) fn get_run(connection: &Connection, id: &RunId) -> rusqlite::Result<Option<Run>> {
+    connection.prepare_cached(sql!("get_run"))?.query_row([id.as_str()], row::run).optional()
+}
+
+/// A filter as parameters: NULL means any.
+pub(super) struct FilterValues<'a> {
+    states: Option<String>,
+    filter: &'a JobFilter,
+}
+
+type Parts<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>, Option<&'a str>, Option<&'a str>);
+
+impl<'a> FilterValues<'a> {
+    pub(super) fn of(filter: &'a JobFilter) -> Self {
+        let states = (!filter.states.is_empty())
+            .then(|| serde_json::to_string(&filter.states).expect("states serialise as strings"));
+        Self { states, filter }
+    }
+
+    /// States as a JSON list, kind, lane, tenant, run.
+    pub(super) fn parts(&'a self) -> Parts<'a> {
+        let filter = self.filter;
+        (
+            self.states.as_deref(),
+            filter.kind.as_deref(),
+            filter.lane.as_deref(),
+            filter.tenant.as_deref(),
+            filter.run.as_ref().map(RunId::as_str),
+        )
+    }
+}

@@ -1,0 +1,145 @@
+//! What time does to jobs: `promote`, `reap`, `prune`.
+
+use std::time::Duration;
+
+use rusqlite::params;
+
+use super::clock::{boot_id, boottime_ms};
+use super::finish::{Ending, Standing, end, error_json, requeued};
+use super::live::Live;
+use super::row;
+use super::sql;
+use super::writer::Tx;
+use crate::bell::Ring;
+use crate::error::Result;
+use crate::job::{AttemptOutcome, Fence, Job, JobError, JobId, JobState};
+use crate::queue::{Promoted, Reaped};
+use crate::settle::{Loss, after_loss, overdue};
+use crate::worker::WorkerId;
+
+/// Jobs made ready in one transaction.
+const PROMOTE_BATCH: u32 = 1_000;
+
+/// One batch; `next_in` of zero means that more are due.
+pub(super) fn promote(tx: &Tx<'_>) -> Result<Promoted> {
+    let due = tx.all(sql!("promote"), params![tx.now.as_ms(), PROMOTE_BATCH], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+    })?;
+    for (lane, kind) in &due {
+        tx.count(lane, kind, JobState::Scheduled, -1);
+        tx.count(lane, kind, JobState::Pending, 1);
+        tx.ring(Ring { ready: true, ..Ring::default() });
+    }
+    let next_at: Option<i64> = tx.first(sql!("promote_next"), [], |row| row.get(0))?.flatten();
+    let next_in = next_at.map(|at| Duration::from_millis((at - tx.now.as_ms()).max(0).unsigned_abs()));
+    Ok(Promoted { jobs: due.len() as u64, next_in })
+}
+
+pub(super) fn reap(tx: &Tx<'_>, live: &Live) -> Result<Reaped> {
+    let mut reaped = Reaped { workers: bury_dead_workers(tx, live)?, ..Reaped::default() };
+    for job in tx.all(sql!("reap_held"), [], row::job)? {
+        free_lost(tx, &job, &mut reaped)?;
+    }
+    for job in tx.all(sql!("reap_overdue"), [tx.now.as_ms()], row::job)? {
+        fail_overdue(tx, &job)?;
+        reaped.overdue += 1;
+    }
+    Ok(reaped)
+}
+
+fn bury_dead_workers(tx: &Tx<'_>, live: &Live) -> Result<u64> {
+    let (boot, now_ms) = (boot_id(), boottime_ms());
+    let known = tx.all(sql!("reap_workers"), [], |row| {
+        Ok((WorkerId(row.get(0)?), row.get::<_, String>(1)?, row.get::<_, i64>(2)?))
+    })?;
+    let mut dead = 0;
+    for (id, its_boot, lease_until) in known {
+        if its_boot != boot || lease_until < now_ms || live.has_died(id) {
+            tx.run(sql!("worker_leave"), params![id.0, tx.now.as_ms()])?;
+            live.bury(id);
+            dead += 1;
+        }
+    }
+    Ok(dead)
+}
+
+fn free_lost(tx: &Tx<'_>, job: &Job, reaped: &mut Reaped) -> Result<()> {
+    let (attempt, lost) = (job.attempt.saturating_sub(1), job.lost + 1);
+    remember(tx, job, AttemptOutcome::Lost, None)?;
+    match after_loss(lost, job.max_lost, &job.backoff) {
+        Loss::Freed { delay } => {
+            let (state, run_at) = requeued(tx, delay);
+            tx.run(sql!("reap_free"), params![job.id.0, state.as_str(), run_at, attempt, lost])?;
+            tx.count(&job.lane, &job.kind, JobState::Running, -1);
+            tx.count(&job.lane, &job.kind, state, 1);
+            reaped.freed += 1;
+        }
+        Loss::Poison { error } => {
+            let settled_fence = Fence(job.fence.0 - 1);
+            fail(tx, job, &error, settled_fence, attempt, lost)?;
+            reaped.poisoned += 1;
+        }
+    }
+    Ok(())
+}
+
+fn fail_overdue(tx: &Tx<'_>, job: &Job) -> Result<()> {
+    let error = overdue();
+    if job.attempt >= job.max_attempts {
+        return fail(tx, job, &error, job.fence, job.attempt, job.lost);
+    }
+    remember(tx, job, AttemptOutcome::Failed, Some(&error))?;
+    let (state, run_at) = requeued(tx, job.backoff.delay(job.attempt));
+    tx.run(
+        sql!("finish_back"),
+        params![job.id.0, state.as_str(), run_at, job.attempt, job.lost, error_json(&error)],
+    )?;
+    tx.count(&job.lane, &job.kind, JobState::Running, -1);
+    tx.count(&job.lane, &job.kind, state, 1);
+    tx.ring(Ring { revoked: true, ..Ring::default() });
+    Ok(())
+}
+
+fn remember(tx: &Tx<'_>, job: &Job, outcome: AttemptOutcome, error: Option<&JobError>) -> Result<()> {
+    let error = error.map(error_json);
+    tx.run(sql!("attempt_add"), params![job.id.0, job.slot, tx.now.as_ms(), outcome.as_str(), error]).map(drop)
+}
+
+fn fail(tx: &Tx<'_>, job: &Job, error: &JobError, settled_fence: Fence, attempt: u32, lost: u32) -> Result<()> {
+    let held = Standing {
+        lane: job.lane.clone(),
+        kind: job.kind.clone(),
+        state: job.state,
+        run: job.run.as_ref().map(ToString::to_string),
+    };
+    let error = error_json(error);
+    let last = Ending {
+        state: JobState::Failed,
+        fence: job.fence,
+        settled_fence,
+        slot: job.slot,
+        attempt,
+        lost,
+        error: Some(&error),
+        result: None,
+    };
+    end(tx, job.id, &held, &last)
+}
+
+/// One batch; says how many jobs it forgot.
+pub(super) fn prune(tx: &Tx<'_>, keep: Duration) -> Result<u64> {
+    let before = tx.now.as_ms() - i64::try_from(keep.as_millis()).unwrap_or(i64::MAX / 2);
+    let old = tx.all(sql!("prune"), [before], |row| {
+        let mut column = row::Columns::of(row);
+        let (id, lane, kind) = (JobId(column.next()?), column.next::<String>()?, column.next::<String>()?);
+        Ok((id, lane, kind, column.parsed::<JobState>()?))
+    })?;
+    for (id, lane, kind, state) in &old {
+        tx.run(sql!("prune_attempts"), [id.0])?;
+        tx.count(lane, kind, *state, -1);
+    }
+    tx.run(sql!("prune_workers"), [before])?;
+    tx.run(sql!("prune_keys"), [tx.now.as_ms()])?;
+    tx.run(sql!("prune_runs"), [before])?;
+    Ok(old.len() as u64)
+}

@@ -1,0 +1,274 @@
+//! The one thread of this process that writes: group commit without a timer.
+//!
+//! While a commit waits for the disk, callers queue up; the next transaction takes them all, each under a savepoint
+//! of its own, so one that fails takes nothing with it. Nobody is answered before COMMIT has returned.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+use tokio::sync::oneshot;
+
+use super::connect::{db, retry_while_busy};
+use super::live::Live;
+use super::sql;
+use crate::bell::Ring;
+use crate::error::{QueueError, Result};
+use crate::job::JobState;
+use crate::timestamp::Timestamp;
+
+/// More than this in one transaction only makes the first callers wait longer.
+const MAX_GROUP: usize = 512;
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    queue: Sender<Message>,
+}
+
+enum Message {
+    Write(Box<dyn Operation>),
+    Stop(oneshot::Sender<()>),
+}
+
+/// One caller's part of a group.
+trait Operation: Send {
+    /// Whether its writes are to be kept.
+    fn run(&mut self, tx: &Tx<'_>) -> bool;
+
+    /// Tells the caller, once the fate of the whole group is known.
+    fn answer(self: Box<Self>, fate: &Result<()>);
+}
+
+impl Writer {
+    pub(super) fn start(connection: Connection, patience: Duration, live: Arc<Live>) -> Result<Self> {
+        let (queue, messages) = channel();
+        std::thread::Builder::new()
+            .name("queue-writer".into())
+            .spawn(move || write_groups(&connection, &messages, patience, &live))
+            .map_err(QueueError::unexpected)?;
+        Ok(Self { queue })
+    }
+
+    /// Runs `operation` in the next transaction; answers after its COMMIT.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        let waiting = Waiting { operation: Some(operation), result: None, reply };
+        let closed = || QueueError::Unavailable { reason: "the queue was closed".into() };
+        self.queue.send(Message::Write(Box::new(waiting))).map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// Commits what was asked for before this, then ends the thread.
+    pub(super) async fn stop(&self) {
+        let (done, ended) = oneshot::channel();
+        if self.queue.send(Message::Stop(done)).is_ok() {
+            let _ = ended.await;
+        }
+    }
+}
+
+struct Waiting<F, T> {
+    operation: Option<F>,
+    result: Option<Result<T>>,
+    reply: oneshot::Sender<Result<T>>,
+}
+
+impl<F, T> Operation for Waiting<F, T>
+where
+    F: FnOnce(&Tx<'_>) -> Result<T> + Send,
+    T: Send,
+{
+    fn run(&mut self, tx: &Tx<'_>) -> bool {
+        self.result = self.operation.take().map(|operation| operation(tx));
+        matches!(self.result, Some(Ok(_)))
+    }
+
+    fn answer(self: Box<Self>, fate: &Result<()>) {
+        let result = match (fate, self.result) {
+            (_, Some(Err(own))) => Err(own),
+            (Err(shared), _) => Err(same_fate(shared)),
+            (Ok(()), Some(Ok(value))) => Ok(value),
+            (Ok(()), None) => Err(QueueError::unexpected("an operation was committed without having run")),
+        };
+        // A caller that has gone away does not want the answer; what it asked for is done all the same.
+        let _ = self.reply.send(result);
+    }
+}
+
+fn write_groups(connection: &Connection, messages: &Receiver<Message>, patience: Duration, live: &Live) {
+    while let Ok(first) = messages.recv() {
+        let (group, stop) = gather(first, messages);
+        if !group.is_empty() {
+            write_group(connection, group, patience, live);
+        }
+        if let Some(done) = stop {
+            let _ = done.send(());
+            return;
+        }
+    }
+}
+
+/// Everything that has queued up, without waiting for more.
+fn gather(
+    first: Message,
+    messages: &Receiver<Message>,
+) -> (Vec<Box<dyn Operation>>, Option<oneshot::Sender<()>>) {
+    let mut group = Vec::new();
+    let mut next = Some(first);
+    while let Some(message) = next {
+        match message {
+            Message::Write(operation) => group.push(operation),
+            Message::Stop(done) => return (group, Some(done)),
+        }
+        next = if group.len() < MAX_GROUP { messages.try_recv().ok() } else { None };
+    }
+    (group, None)
+}
+
+fn write_group(connection: &Connection, mut group: Vec<Box<dyn Operation>>, patience: Duration, live: &Live) {
+    let tx = Tx::new(connection);
+    let fate = tx.write(&mut group, patience);
+    if fate.is_err() {
+        // SQLite ends a transaction by itself on some errors; then this fails for want of one, which is fine.
+        let _ = connection.execute_batch("ROLLBACK");
+    }
+    for operation in group {
+        operation.answer(&fate);
+    }
+    if fate.is_ok() {
+        live.ring(tx.ring.get());
+    }
+}
+
+fn same_fate(error: &QueueError) -> QueueError {
+    match error {
+        QueueError::Full { reason } => QueueError::Full { reason: reason.clone() },
+        QueueError::Unsuitable { reason, next_step } => {
+            QueueError::Unsuitable { reason: reason.clone(), next_step: next_step.clone() }
+        }
+        QueueError::Unavailable { reason } => QueueError::Unavailable { reason: reason.clone() },
+        other => QueueError::Unexpected { reason: other.to_string() },
+    }
+}
+
+/// A transaction under way, as an operation sees it.
+pub(super) struct Tx<'c> {
+    connection: &'c Connection,
+    /// The wall clock of this transaction.
+    pub(super) now: Timestamp,
+    counts: RefCell<Vec<CountChange>>,
+    ring: Cell<Ring>,
+}
+
+struct CountChange {
+    lane: String,
+    kind: String,
+    state: JobState,
+    by: i64,
+}
+
+impl<'c> Tx<'c> {
+    pub(super) fn new(connection: &'c Connection) -> Self {
+        Self { connection, now: Timestamp::now(), counts: RefCell::default(), ring: Cell::default() }
+    }
+
+    fn write(&self, group: &mut [Box<dyn Operation>], patience: Duration) -> Result<()> {
+        retry_while_busy(patience, || self.batch("BEGIN IMMEDIATE"))?;
+        for operation in group {
+            self.batch("SAVEPOINT operation")?;
+            let kept = operation.run(self);
+            if self.connection.is_autocommit() {
+                // A full disk or a broken one: SQLite has rolled everything back. Nothing may run outside.
+                return Err(QueueError::Full { reason: "the transaction was rolled back by SQLite".into() });
+            }
+            if kept {
+                self.flush_counts()?;
+            } else {
+                self.counts.borrow_mut().clear();
+                self.batch("ROLLBACK TO operation")?;
+            }
+            self.batch("RELEASE operation")?;
+        }
+        self.batch("COMMIT")
+    }
+
+    /// Runs `work` in a transaction of its own, outside the writer's thread.
+    pub(super) fn alone<T>(
+        connection: &Connection,
+        patience: Duration,
+        work: impl FnOnce(&Tx<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let tx = Tx::new(connection);
+        retry_while_busy(patience, || tx.batch("BEGIN IMMEDIATE"))?;
+        let outcome = work(&tx).and_then(|value| {
+            tx.flush_counts()?;
+            tx.batch("COMMIT")?;
+            Ok(value)
+        });
+        if outcome.is_err() {
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+        outcome
+    }
+
+    /// Notes that `by` more (or fewer) jobs are in a state.
+    pub(super) fn count(&self, lane: &str, kind: &str, state: JobState, by: i64) {
+        let mut counts = self.counts.borrow_mut();
+        match counts.iter_mut().find(|count| count.state == state && count.kind == kind && count.lane == lane) {
+            Some(count) => count.by += by,
+            None => counts.push(CountChange { lane: lane.into(), kind: kind.into(), state, by }),
+        }
+    }
+
+    /// Notes whom to wake once this is committed.
+    pub(super) fn ring(&self, ring: Ring) {
+        self.ring.set(self.ring.get().and(ring));
+    }
+
+    /// Runs a statement; says how many rows it changed.
+    pub(super) fn run(&self, sql: &str, params: impl Params) -> Result<usize> {
+        self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params)).map_err(db)
+    }
+
+    pub(super) fn first<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(db)?;
+        statement.query_row(params, read).optional().map_err(db)
+    }
+
+    pub(super) fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(db)?;
+        let rows = statement.query_map(params, read).map_err(db)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(db)
+    }
+
+    /// The id of the row inserted last.
+    pub(super) fn inserted(&self) -> i64 {
+        self.connection.last_insert_rowid()
+    }
+
+    fn flush_counts(&self) -> Result<()> {
+        for count in self.counts.borrow_mut().drain(..).filter(|count| count.by != 0) {
+            self.run(sql!("count"), (count.lane, count.kind, count.state.as_str(), count.by))?;
+        }
+        Ok(())
+    }
+
+    fn batch(&self, sql: &str) -> Result<()> {
+        self.run(sql, ()).map(drop)
+    }
+}
