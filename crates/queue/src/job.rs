@@ -420,13 +420,23 @@ pub enum AttemptOutcome {
     Failed,
     Snoozed,
     Released,
+    /// Its worker died or fell silent.
     Lost,
     Cancelled,
+    /// It ran past its deadline and its worker did not stop it.
+    Overdue,
 }
 
 impl AttemptOutcome {
-    pub const ALL: [Self; 6] =
-        [Self::Completed, Self::Failed, Self::Snoozed, Self::Released, Self::Lost, Self::Cancelled];
+    pub const ALL: [Self; 7] = [
+        Self::Completed,
+        Self::Failed,
+        Self::Snoozed,
+        Self::Released,
+        Self::Lost,
+        Self::Cancelled,
+        Self::Overdue,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -436,6 +446,7 @@ impl AttemptOutcome {
             Self::Released => "released",
             Self::Lost => "lost",
             Self::Cancelled => "cancelled",
+            Self::Overdue => "overdue",
         }
     }
 }

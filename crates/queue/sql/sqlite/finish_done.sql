@@ -5,7 +5,7 @@ INSERT INTO job_done (
     limit_key, unique_key, scratch_bytes, cost_ms, progress, checkpoint, error, payload, result, created_at, finished_at
 )
 SELECT
-    id, tenant, run, step, kind, lane, priority, fair_at, ?2, run_at, generation, ?3, ?4,
+    id, tenant, run, step, kind, lane, priority, fair_at, ?2, run_at, generation, ?3, COALESCE(?4, settled_fence),
     COALESCE(worker, (SELECT worker FROM attempt WHERE attempt.job = job.id AND attempt.fence = job.fence)),
     COALESCE(?5, slot),
     claimed_at, timeout_ms, ?6, max_attempts, ?7, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms,

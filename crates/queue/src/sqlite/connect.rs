@@ -49,7 +49,12 @@ pub(super) fn pending_names(path: &Path) -> Result<Vec<String>> {
         return Ok(MIGRATIONS.iter().map(|migration| migration.name.to_owned()).collect());
     }
     let connection = open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    // One look: another process may be migrating at this moment.
+    connection.execute_batch("BEGIN").map_err(db)?;
     let applied = applied(&connection).map_err(|error| explain(path, error))?;
+    if applied.is_empty() {
+        refuse_foreign(&connection).map_err(|error| explain(path, error))?;
+    }
     Ok(pending(MIGRATIONS, &applied)?.iter().map(|migration| migration.name.to_owned()).collect())
 }
 
@@ -110,7 +115,11 @@ fn migrate(connection: &Connection, allowed: bool) -> Result<()> {
 }
 
 fn migrate_locked(connection: &Connection, allowed: bool) -> Result<()> {
-    let pending = pending(MIGRATIONS, &applied(connection)?)?;
+    let applied = applied(connection)?;
+    if applied.is_empty() {
+        refuse_foreign(connection)?;
+    }
+    let pending = pending(MIGRATIONS, &applied)?;
     if !allowed {
         return refuse_pending(pending);
     }
@@ -133,9 +142,12 @@ fn migrate_locked(connection: &Connection, allowed: bool) -> Result<()> {
 }
 
 fn applied(connection: &Connection) -> Result<Vec<(i64, String)>> {
-    let known = connection.table_exists(None, "schema_version").map_err(db)?;
+    // Asked as a query: `table_exists` answers from a schema that the connection may have read before another
+    // process migrated.
+    let known: bool = connection
+        .query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'schema_version')", [], |row| row.get(0))
+        .map_err(db)?;
     if !known {
-        refuse_foreign(connection)?;
         return Ok(Vec::new());
     }
     let mut statement =
@@ -212,7 +224,8 @@ pub(super) fn db(error: rusqlite::Error) -> QueueError {
         }
         Some(ErrorCode::SystemIoFailure) => QueueError::Unavailable { reason },
         Some(ErrorCode::DiskFull) => QueueError::Full { reason },
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => QueueError::Unsuitable {
+        // WAL needs to write beside the file even to read it: a read-only folder shows as "cannot open".
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => QueueError::Unsuitable {
             reason: "the SQLite file cannot be written".into(),
             next_step: "let this user write the file and its folder".into(),
         },

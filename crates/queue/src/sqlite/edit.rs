@@ -29,7 +29,7 @@ pub(super) fn cancel(tx: &Tx<'_>, id: JobId) -> Result<()> {
     let last = Ending {
         state: JobState::Cancelled,
         fence,
-        settled_fence: fence,
+        settled_fence: Some(fence),
         slot: None,
         attempt: job.attempt,
         lost: job.lost,

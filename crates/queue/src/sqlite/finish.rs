@@ -68,7 +68,7 @@ fn settle(tx: &Tx<'_>, settlement: &Settlement) -> Result<Settled> {
             let last = Ending {
                 state: *state,
                 fence: settlement.fence,
-                settled_fence: settlement.fence,
+                settled_fence: Some(settlement.fence),
                 slot: settlement.slot,
                 attempt: settlement.attempt,
                 lost: settlement.lost,
@@ -104,7 +104,8 @@ impl Standing {
 pub(super) struct Ending<'a> {
     pub(super) state: JobState,
     pub(super) fence: Fence,
-    pub(super) settled_fence: Fence,
+    /// `None` when no claim settled it.
+    pub(super) settled_fence: Option<Fence>,
     pub(super) slot: Option<u32>,
     pub(super) attempt: u32,
     pub(super) lost: u32,
@@ -120,7 +121,7 @@ pub(super) fn end(tx: &Tx<'_>, id: JobId, held: &Standing, last: &Ending<'_>) ->
             id.0,
             last.state.as_str(),
             last.fence.0,
-            last.settled_fence.0,
+            last.settled_fence.map(|fence| fence.0),
             last.slot,
             last.attempt,
             last.lost,

@@ -12,7 +12,7 @@ use super::sql;
 use super::writer::Tx;
 use crate::bell::Ring;
 use crate::error::Result;
-use crate::job::{AttemptOutcome, Fence, Job, JobError, JobId, JobState};
+use crate::job::{AttemptOutcome, Job, JobError, JobId, JobState};
 use crate::queue::{Promoted, Reaped};
 use crate::settle::{Loss, after_loss, overdue};
 use crate::worker::WorkerId;
@@ -75,8 +75,7 @@ fn free_lost(tx: &Tx<'_>, job: &Job, reaped: &mut Reaped) -> Result<()> {
             reaped.freed += 1;
         }
         Loss::Poison { error } => {
-            let settled_fence = Fence(job.fence.0 - 1);
-            fail(tx, job, &error, settled_fence, attempt, lost)?;
+            fail(tx, job, &error, attempt, lost)?;
             reaped.poisoned += 1;
         }
     }
@@ -85,10 +84,11 @@ fn free_lost(tx: &Tx<'_>, job: &Job, reaped: &mut Reaped) -> Result<()> {
 
 fn fail_overdue(tx: &Tx<'_>, job: &Job) -> Result<()> {
     let error = overdue();
+    remember(tx, job, AttemptOutcome::Overdue, Some(&error))?;
+    tx.ring(Ring { revoked: true, ..Ring::default() });
     if job.attempt >= job.max_attempts {
-        return fail(tx, job, &error, job.fence, job.attempt, job.lost);
+        return fail(tx, job, &error, job.attempt, job.lost);
     }
-    remember(tx, job, AttemptOutcome::Failed, Some(&error))?;
     let (state, run_at) = requeued(tx, job.backoff.delay(job.attempt));
     tx.run(
         sql!("finish_back"),
@@ -96,7 +96,6 @@ fn fail_overdue(tx: &Tx<'_>, job: &Job) -> Result<()> {
     )?;
     tx.count(&job.lane, &job.kind, JobState::Running, -1);
     tx.count(&job.lane, &job.kind, state, 1);
-    tx.ring(Ring { revoked: true, ..Ring::default() });
     Ok(())
 }
 
@@ -105,7 +104,8 @@ fn remember(tx: &Tx<'_>, job: &Job, outcome: AttemptOutcome, error: Option<&JobE
     tx.run(sql!("attempt_add"), params![job.id.0, job.slot, tx.now.as_ms(), outcome.as_str(), error]).map(drop)
 }
 
-fn fail(tx: &Tx<'_>, job: &Job, error: &JobError, settled_fence: Fence, attempt: u32, lost: u32) -> Result<()> {
+/// Ends a job that no claim of its own has settled: a claim that comes late is refused.
+fn fail(tx: &Tx<'_>, job: &Job, error: &JobError, attempt: u32, lost: u32) -> Result<()> {
     let held = Standing {
         lane: job.lane.clone(),
         kind: job.kind.clone(),
@@ -116,7 +116,7 @@ fn fail(tx: &Tx<'_>, job: &Job, error: &JobError, settled_fence: Fence, attempt:
     let last = Ending {
         state: JobState::Failed,
         fence: job.fence,
-        settled_fence,
+        settled_fence: None,
         slot: job.slot,
         attempt,
         lost,

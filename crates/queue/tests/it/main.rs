@@ -1,1 +1,39 @@
-fn main() {}
+//! The queue's promises, each one a test, all of them run on every database.
+//!
+//! The binary also plays the other processes that some promises are about: see [`child`].
+
+mod child;
+mod ground;
+mod postgres_server;
+mod proxy;
+mod promises;
+mod schema;
+mod unfit;
+
+use std::process::ExitCode;
+
+use ground::{Database, Ground};
+use libtest_mimic::{Arguments, Trial};
+use postgres_server::PostgresServer;
+
+fn main() -> ExitCode {
+    if let Some(code) = child::main_if_child() {
+        return code;
+    }
+    let arguments = Arguments::from_args();
+    let server = PostgresServer::start();
+    let mut trials = Vec::new();
+    for database in [Database::Sqlite, Database::Postgres] {
+        for (name, promise) in promises::all() {
+            let server = server.clone();
+            trials.push(Trial::test(format!("{}::{name}", database.name()), move || {
+                ground::run_on(Ground::new(database, &server), promise)
+            }));
+        }
+    }
+    trials.extend(schema::trials(&server));
+    trials.extend(unfit::trials(&server));
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    server.stop();
+    conclusion.exit_code()
+}

@@ -1,0 +1,252 @@
+CREATE TABLE attempt (
+    job        INTEGER NOT NULL,
+    fence      INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    worker     INTEGER,
+    slot       INTEGER,
+    started_at INTEGER NOT NULL,
+    ended_at   INTEGER NOT NULL,
+    outcome    TEXT    NOT NULL,
+    error      TEXT,
+    PRIMARY KEY (job, fence)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE event (
+    run  TEXT    NOT NULL,
+    seq  INTEGER NOT NULL,
+    type TEXT    NOT NULL,
+    at   INTEGER NOT NULL,
+    body TEXT    NOT NULL,
+    PRIMARY KEY (run, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE idempotency (
+    tenant     TEXT    NOT NULL,
+    key        TEXT    NOT NULL,
+    body_hash  BLOB    NOT NULL,
+    run        TEXT,
+    jobs       TEXT    NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX idempotency_expiry ON idempotency (expires_at);
+
+CREATE TABLE job (
+    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant          TEXT    NOT NULL,
+    run             TEXT,
+    step            TEXT,
+    kind            TEXT    NOT NULL,
+    lane            TEXT    NOT NULL,
+    priority        INTEGER NOT NULL,
+    fair_at         INTEGER NOT NULL,
+    state           TEXT    NOT NULL,
+    run_at          INTEGER,
+    generation      INTEGER NOT NULL DEFAULT 1,
+    fence           INTEGER NOT NULL DEFAULT 0,
+    settled_fence   INTEGER NOT NULL DEFAULT 0,
+    worker          INTEGER,
+    slot            INTEGER,
+    claimed_at      INTEGER,
+    deadline_at     INTEGER,
+    timeout_ms      INTEGER,
+    attempt         INTEGER NOT NULL DEFAULT 0,
+    max_attempts    INTEGER NOT NULL,
+    lost            INTEGER NOT NULL DEFAULT 0,
+    max_lost        INTEGER NOT NULL,
+    backoff_base_ms INTEGER NOT NULL,
+    backoff_factor  INTEGER NOT NULL,
+    backoff_cap_ms  INTEGER NOT NULL,
+    needs_left      INTEGER NOT NULL DEFAULT 0,
+    limit_key       TEXT,
+    unique_key      TEXT,
+    scratch_bytes   INTEGER NOT NULL DEFAULT 0,
+    cost_ms         INTEGER NOT NULL DEFAULT 0,
+    progress        REAL,
+    checkpoint      TEXT,
+    error           TEXT,
+    payload         TEXT    NOT NULL,
+    created_at      INTEGER NOT NULL,
+    CONSTRAINT job_state_is_live CHECK (state IN ('waiting', 'scheduled', 'parked', 'pending', 'running'))
+) STRICT;
+
+CREATE INDEX job_admitted ON job (limit_key) WHERE limit_key IS NOT NULL AND state IN ('pending', 'running');
+
+CREATE VIEW job_any AS
+SELECT
+    id, tenant, run, step, kind, lane, priority, state, payload, run_at, generation, attempt, max_attempts, lost,
+    max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, worker, slot,
+    progress, checkpoint, error, created_at, claimed_at, NULL AS result, NULL AS finished_at
+FROM job
+UNION ALL
+SELECT
+    id, tenant, run, step, kind, lane, priority, state, payload, run_at, generation, attempt, max_attempts, lost,
+    max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, worker, slot,
+    progress, checkpoint, error, created_at, claimed_at, result, finished_at
+FROM job_done;
+
+CREATE TABLE job_count (
+    lane  TEXT    NOT NULL,
+    kind  TEXT    NOT NULL,
+    state TEXT    NOT NULL,
+    jobs  INTEGER NOT NULL,
+    PRIMARY KEY (lane, kind, state)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE job_done (
+    id              INTEGER PRIMARY KEY,
+    tenant          TEXT    NOT NULL,
+    run             TEXT,
+    step            TEXT,
+    kind            TEXT    NOT NULL,
+    lane            TEXT    NOT NULL,
+    priority        INTEGER NOT NULL,
+    fair_at         INTEGER NOT NULL,
+    state           TEXT    NOT NULL,
+    run_at          INTEGER,
+    generation      INTEGER NOT NULL,
+    fence           INTEGER NOT NULL,
+    settled_fence   INTEGER NOT NULL,
+    worker          INTEGER,
+    slot            INTEGER,
+    claimed_at      INTEGER,
+    timeout_ms      INTEGER,
+    attempt         INTEGER NOT NULL,
+    max_attempts    INTEGER NOT NULL,
+    lost            INTEGER NOT NULL,
+    max_lost        INTEGER NOT NULL,
+    backoff_base_ms INTEGER NOT NULL,
+    backoff_factor  INTEGER NOT NULL,
+    backoff_cap_ms  INTEGER NOT NULL,
+    limit_key       TEXT,
+    unique_key      TEXT,
+    scratch_bytes   INTEGER NOT NULL,
+    cost_ms         INTEGER NOT NULL,
+    progress        REAL,
+    checkpoint      TEXT,
+    error           TEXT,
+    payload         TEXT    NOT NULL,
+    result          TEXT,
+    created_at      INTEGER NOT NULL,
+    finished_at     INTEGER NOT NULL,
+    CONSTRAINT job_done_state_is_terminal CHECK (state IN ('completed', 'failed', 'cancelled', 'skipped'))
+) STRICT;
+
+CREATE INDEX job_done_of_run ON job_done (run) WHERE run IS NOT NULL;
+
+CREATE INDEX job_done_unique ON job_done (tenant, kind, unique_key) WHERE unique_key IS NOT NULL;
+
+CREATE INDEX job_due ON job (run_at) WHERE state = 'scheduled';
+
+CREATE INDEX job_held ON job (worker) WHERE state = 'running';
+
+CREATE TABLE job_limit (
+    key           TEXT    PRIMARY KEY,
+    max_running   INTEGER,
+    per_minute    REAL,
+    pace          REAL    NOT NULL DEFAULT 1.0,
+    tokens        REAL    NOT NULL DEFAULT 0.0,
+    refilled_at   INTEGER NOT NULL,
+    changed_at    INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX job_of_run ON job (run) WHERE run IS NOT NULL;
+
+CREATE INDEX job_parked ON job (limit_key, priority DESC, fair_at, id) WHERE state = 'parked';
+
+CREATE INDEX job_ready ON job (lane, priority DESC, fair_at, id) WHERE state = 'pending';
+
+CREATE UNIQUE INDEX job_unique ON job (tenant, kind, unique_key) WHERE unique_key IS NOT NULL;
+
+CREATE TABLE need (
+    job       INTEGER NOT NULL,
+    needs_job INTEGER NOT NULL,
+    policy    TEXT    NOT NULL,
+    PRIMARY KEY (job, needs_job),
+    CONSTRAINT need_policy_is_known CHECK (policy IN ('skip', 'fail', 'run_anyway'))
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX need_of ON need (needs_job);
+
+CREATE TABLE outbox (
+    sink     TEXT    NOT NULL,
+    run      TEXT    NOT NULL,
+    seq      INTEGER NOT NULL,
+    attempt  INTEGER NOT NULL DEFAULT 0,
+    retry_at INTEGER,
+    PRIMARY KEY (sink, run, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE pause (
+    scope     TEXT    NOT NULL,
+    name      TEXT    NOT NULL,
+    paused_at INTEGER NOT NULL,
+    PRIMARY KEY (scope, name),
+    CONSTRAINT pause_scope_is_known CHECK (scope IN ('lane', 'kind'))
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE record (
+    run     TEXT    NOT NULL,
+    type    TEXT    NOT NULL,
+    key     TEXT    NOT NULL,
+    tenant  TEXT    NOT NULL,
+    version INTEGER NOT NULL,
+    json    TEXT    NOT NULL,
+    PRIMARY KEY (run, type, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE run (
+    id             TEXT    PRIMARY KEY,
+    tenant         TEXT    NOT NULL,
+    name           TEXT    NOT NULL,
+    external_id    TEXT,
+    state          TEXT    NOT NULL,
+    generation     INTEGER NOT NULL DEFAULT 1,
+    meta           TEXT    NOT NULL,
+    jobs_total     INTEGER NOT NULL,
+    jobs_left      INTEGER NOT NULL,
+    jobs_failed    INTEGER NOT NULL DEFAULT 0,
+    jobs_cancelled INTEGER NOT NULL DEFAULT 0,
+    event_seq      INTEGER NOT NULL DEFAULT 0,
+    created_at     INTEGER NOT NULL,
+    started_at     INTEGER,
+    playable_at    INTEGER,
+    finished_at    INTEGER,
+    CONSTRAINT run_state_is_known
+        CHECK (state IN ('queued', 'running', 'succeeded', 'partial', 'failed', 'cancelled'))
+) STRICT;
+
+CREATE INDEX run_external ON run (tenant, external_id) WHERE external_id IS NOT NULL;
+
+CREATE TABLE schedule (
+    name      TEXT    PRIMARY KEY,
+    cron      TEXT    NOT NULL,
+    missed    TEXT    NOT NULL,
+    push      TEXT    NOT NULL,
+    next_at   INTEGER NOT NULL,
+    last_at   INTEGER
+) STRICT;
+
+CREATE TABLE schema_version (version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT;
+
+CREATE TABLE upkeep (
+    name    TEXT    PRIMARY KEY,
+    next_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE worker (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    name        TEXT    NOT NULL,
+    host        TEXT    NOT NULL,
+    pid         INTEGER NOT NULL,
+    slots       TEXT    NOT NULL,
+    kinds       TEXT    NOT NULL,
+    boot        TEXT    NOT NULL,
+    lease_until INTEGER NOT NULL,
+    draining    INTEGER NOT NULL DEFAULT 0,
+    drain_asked INTEGER NOT NULL DEFAULT 0,
+    started_at  INTEGER NOT NULL,
+    seen_at     INTEGER NOT NULL,
+    dead_at     INTEGER
+) STRICT;

@@ -1,0 +1,195 @@
+//! A real Postgres of our own: a fresh cluster in a temporary folder, on a free loopback port.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+#[derive(Clone)]
+pub(crate) struct PostgresServer(Arc<Inner>);
+
+struct Inner {
+    bin: PathBuf,
+    folder: TempDir,
+    port: u16,
+    settings: Vec<String>,
+    process: Mutex<Option<Child>>,
+    databases: AtomicU32,
+}
+
+impl PostgresServer {
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// A server with extra settings, such as `fsync=off`.
+    pub(crate) fn start_with(settings: &[&str]) -> Self {
+        let bin = newest_binaries();
+        let folder = tempfile::Builder::new().prefix("telecine-postgres-").tempdir().expect("a temporary folder");
+        give_to_postgres(folder.path());
+        let made = as_postgres(&bin.join("initdb"))
+            .arg("-D")
+            .arg(folder.path().join("data"))
+            .args(["-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"])
+            .output()
+            .expect("initdb runs");
+        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        let server = Self(Arc::new(Inner {
+            bin,
+            folder,
+            port: free_port(),
+            settings: settings.iter().map(ToString::to_string).collect(),
+            process: Mutex::new(None),
+            databases: AtomicU32::new(0),
+        }));
+        server.launch();
+        server
+    }
+
+    /// Starts the server's process on the cluster, as after a crash.
+    pub(crate) fn launch(&self) {
+        let inner = &self.0;
+        let mut command = as_postgres(&inner.bin.join("postgres"));
+        command.arg("-D").arg(inner.folder.path().join("data"));
+        command.args(["-p", &inner.port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"]);
+        command.arg("-k").arg(inner.folder.path());
+        for setting in &inner.settings {
+            command.args(["-c", setting]);
+        }
+        let log = std::fs::File::create(inner.folder.path().join("log")).expect("a log file");
+        command.stdout(Stdio::null()).stderr(log);
+        let process = spawn_for_life(command);
+        *inner.process.lock().expect("no test panics here") = Some(process);
+        let until = Instant::now() + Duration::from_secs(60);
+        while !self.psql("postgres", "SELECT 1").status.success() {
+            assert!(Instant::now() < until, "Postgres did not come up: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The whole server dies at once, as with the machine.
+    pub(crate) fn kill(&self) {
+        let mut process = self.0.process.lock().expect("no test panics here");
+        if let Some(mut postmaster) = process.take() {
+            let _ = postmaster.kill();
+            let _ = postmaster.wait();
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        let stopped = as_postgres(&self.0.bin.join("pg_ctl"))
+            .arg("-D")
+            .arg(self.0.folder.path().join("data"))
+            .args(["-m", "immediate", "-w", "stop"])
+            .output();
+        drop(stopped);
+        if let Some(mut postmaster) = self.0.process.lock().expect("no test panics here").take() {
+            let _ = postmaster.wait();
+        }
+    }
+
+    /// The URL of a new, empty database.
+    pub(crate) fn new_database(&self) -> String {
+        let name = format!("t{}", self.0.databases.fetch_add(1, Ordering::Relaxed));
+        let made = self.psql("postgres", &format!("CREATE DATABASE {name}"));
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        format!("postgres://postgres@127.0.0.1:{}/{name}", self.0.port)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.0.port
+    }
+
+    pub(crate) fn psql(&self, database: &str, sql: &str) -> std::process::Output {
+        Command::new(self.0.bin.join("psql"))
+            .args(["-h", "127.0.0.1", "-p", &self.0.port.to_string(), "-U", "postgres", "-d", database])
+            .args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql])
+            .output()
+            .expect("psql runs")
+    }
+
+    /// The schema of a database as `pg_dump` tells it, without what varies between runs.
+    pub(crate) fn dump_schema(&self, url: &str) -> String {
+        let dump = Command::new(self.0.bin.join("pg_dump"))
+            .args(["--schema-only", "--no-owner", "--no-privileges", "--schema=telecine", "-d", url])
+            .output()
+            .expect("pg_dump runs");
+        assert!(dump.status.success(), "{}", String::from_utf8_lossy(&dump.stderr));
+        let text = String::from_utf8(dump.stdout).expect("UTF-8");
+        let kept = text.lines().filter(|line| {
+            !line.is_empty() && !line.starts_with("--") && !line.starts_with("SET ")
+                && !line.starts_with("SELECT pg_catalog") && !line.starts_with('\\')
+        });
+        kept.collect::<Vec<_>>().join("\n") + "\n"
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.0.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Ok(mut process) = self.process.lock()
+            && let Some(mut postmaster) = process.take()
+        {
+            let _ = postmaster.kill();
+            let _ = postmaster.wait();
+        }
+    }
+}
+
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port()
+}
+
+fn newest_binaries() -> PathBuf {
+    let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
+        .expect("Postgres is installed: run scripts/setup")
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+        .filter(|bin| bin.join("initdb").exists())
+        .collect();
+    versions.sort();
+    versions.pop().expect("a Postgres server is installed: run scripts/setup")
+}
+
+/// Starts a process from a thread that never ends: a process that dies with its parent dies with the parent's thread.
+fn spawn_for_life(command: Command) -> Child {
+    type Order = (Command, Sender<Child>);
+    static SPAWNER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (orders, inbox) = channel::<Order>();
+        std::thread::spawn(move || {
+            for (mut command, reply) in inbox {
+                let _ = reply.send(command.spawn().expect("the program starts"));
+            }
+        });
+        Mutex::new(orders)
+    });
+    let (reply, answer) = channel();
+    spawner.lock().expect("no panic while ordering").send((command, reply)).expect("the spawner lives");
+    answer.recv().expect("the program starts")
+}
+
+/// Postgres refuses to run as root; the command dies with the thread that starts it.
+fn as_postgres(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.arg("--pdeathsig=KILL");
+    if rustix::process::geteuid().is_root() {
+        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
+    }
+    command.arg(program).current_dir("/");
+    command
+}
+
+fn give_to_postgres(folder: &Path) {
+    if rustix::process::geteuid().is_root() {
+        let given = Command::new("chown").arg("postgres:postgres").arg(folder).status().expect("chown runs");
+        assert!(given.success());
+    }
+}

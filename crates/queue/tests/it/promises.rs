@@ -1,0 +1,114 @@
+//! Every promise of the queue, listed once and kept on every database.
+
+mod claims;
+mod edits;
+mod faults;
+mod leases;
+mod lists;
+mod processes;
+mod pushes;
+mod settling;
+mod workers;
+
+use crate::ground::Promise;
+
+macro_rules! promises {
+    ($($module:ident: $($name:ident)+;)+) => {
+        /// Names and tests.
+        pub(crate) fn all() -> Vec<(&'static str, Promise)> {
+            vec![$($((
+                concat!(stringify!($module), "::", stringify!($name)),
+                (|ground| Box::pin($module::$name(ground))) as Promise,
+            ),)+)+]
+        }
+    };
+}
+
+promises! {
+    pushes:
+        a_push_is_all_or_nothing
+        fifty_pushes_with_one_key_make_one_run
+        a_key_with_another_body_is_refused
+        a_key_of_one_tenant_means_nothing_to_another
+        a_unique_key_returns_the_job_that_holds_it
+        a_unique_key_is_free_again_after_a_failure
+        a_run_ends_with_its_last_job
+        a_runs_later_jobs_stand_further_back_in_the_line
+        bad_pushes_are_refused_with_a_reason
+        text_that_looks_like_sql_is_only_text
+    ;
+    claims:
+        a_job_is_claimed_run_and_remembered
+        two_workers_never_get_the_same_job
+        jobs_of_one_priority_run_in_the_order_of_their_push
+        a_higher_priority_runs_first
+        a_scheduled_job_is_not_early
+        a_claim_is_bounded_by_slots_lanes_and_kinds
+        a_job_that_needs_more_scratch_is_left_for_others
+        a_dead_worker_cannot_claim
+        the_claim_uses_its_index_behind_a_deep_backlog
+    ;
+    settling:
+        failures_count_attempts_and_end_in_failed
+        a_failure_for_good_is_not_tried_again
+        a_snooze_costs_no_attempt
+        a_release_costs_no_attempt_and_no_time
+        an_outcome_sent_twice_counts_once
+        an_old_outcome_of_a_job_that_went_on_is_still_known
+        a_stale_claim_cannot_finish
+        a_batch_settles_each_claim_on_its_own
+        a_result_too_large_fails_the_job_and_not_the_worker
+        an_outcome_of_a_deleted_job_is_refused
+    ;
+    leases:
+        a_silent_workers_jobs_are_freed
+        a_late_completion_that_nobody_reclaimed_is_accepted
+        a_late_failure_that_nobody_reclaimed_counts_as_a_failure
+        losses_count_apart_and_end_in_poison
+        a_beat_keeps_a_worker_alive_and_refuses_what_it_lost
+        progress_and_checkpoint_reach_the_next_claim
+        a_worker_that_comes_back_goes_on_with_what_nobody_took
+        an_attempt_past_its_deadline_is_taken_back
+    ;
+    edits:
+        a_cancelled_job_is_terminal_at_once
+        cancel_raced_against_finish_has_one_outcome
+        a_retry_starts_a_new_generation
+        a_running_job_is_neither_retried_nor_deleted
+        delete_forgets_a_job
+        clear_forgets_what_matches_and_is_not_running
+        prune_forgets_old_history_only
+    ;
+    lists:
+        a_list_spans_live_jobs_and_history
+        filters_narrow_a_list
+        counts_agree_with_the_rows
+    ;
+    workers:
+        a_worker_runs_what_is_pushed
+        an_idle_worker_is_woken_by_another_process
+        a_panic_is_a_failure
+        an_attempt_that_takes_too_long_is_stopped
+        a_cancel_stops_the_running_kind
+        a_drain_lets_running_jobs_end
+        a_drain_past_its_deadline_gives_jobs_back_uncounted
+        a_worker_can_be_asked_to_drain_over_the_database
+        retries_follow_by_themselves
+        an_unknown_kind_is_left_for_others
+        a_worker_that_was_declared_dead_goes_on_with_its_jobs
+    ;
+    processes:
+        eight_processes_run_twenty_thousand_jobs_exactly_once
+        a_killed_workers_jobs_are_claimed_again
+        a_stopped_worker_changes_nothing_when_it_wakes_up
+        a_job_that_kills_its_workers_does_so_three_times
+        a_pusher_killed_at_any_moment_loses_nothing_it_was_told
+        restarts_half_way_lose_nothing
+        ten_processes_may_start_at_once
+        a_jump_of_the_clock_changes_no_lease
+    ;
+    faults:
+        a_database_that_dies_loses_nothing
+        a_lost_answer_of_a_commit_is_settled_by_asking_again
+    ;
+}

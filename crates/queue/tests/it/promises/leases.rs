@@ -1,0 +1,201 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use telecine_queue::{
+    AttemptOutcome, Backoff, Beat, ClaimBeat, Claimed, JobState, NewJob, NewWorker, Queue, QueueError, Settled, WorkerId,
+};
+
+use crate::ground::{
+    Ground, check_invariants, done, eventually, failed, pull, pull_one, push_one, register, register_for, settle, work,
+};
+
+/// Pulls a job under a lease that has already run out, and lets others notice.
+async fn lose_one(queue: &Arc<dyn Queue>) -> Claimed {
+    let silent = register_for(queue, Duration::ZERO).await;
+    let claimed = eventually("the job is ready", || async {
+        queue.promote().await.expect("promote");
+        pull(queue, silent, 1).await.pop()
+    })
+    .await;
+    eventually("the loss is noticed", || async {
+        let reaped = queue.reap().await.expect("reap");
+        (reaped.freed + reaped.poisoned == 1).then_some(())
+    })
+    .await;
+    claimed
+}
+
+fn beat_of(worker: WorkerId, claims: Vec<ClaimBeat>) -> Beat {
+    Beat { worker, lease: Duration::from_secs(60), draining: false, claims }
+}
+
+fn claim_beat(claimed: &Claimed) -> ClaimBeat {
+    ClaimBeat { job: claimed.job.id, fence: claimed.claim.fence(), slot: None, progress: None, checkpoint: None }
+}
+
+pub(super) async fn a_silent_workers_jobs_are_freed(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let healthy = register(&queue).await;
+    let kept = push_one(&queue, work(1)).await;
+    pull_one(&queue, healthy).await;
+    let lost = push_one(&queue, work(2)).await;
+
+    let claimed = lose_one(&queue).await;
+
+    assert_eq!(claimed.job.id, lost);
+    let freed = queue.get(lost).await.expect("get").expect("the job");
+    assert_eq!((freed.state, freed.attempt, freed.lost), (JobState::Pending, 0, 1));
+    assert_eq!(freed.fence, claimed.claim.fence(), "the fence rises with the next claim only");
+    let attempts = queue.attempts(lost).await.expect("attempts");
+    assert_eq!(attempts.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(), [AttemptOutcome::Lost]);
+    let untouched = queue.get(kept).await.expect("get").expect("the job");
+    assert_eq!((untouched.state, untouched.worker), (JobState::Running, Some(healthy)));
+    check_invariants(&queue).await;
+}
+
+pub(super) async fn a_late_completion_that_nobody_reclaimed_is_accepted(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let id = push_one(&queue, work(1)).await;
+    let late = lose_one(&queue).await;
+    let worker = late.job.worker;
+
+    assert_eq!(settle(&queue, late, done()).await, Settled::Accepted);
+
+    let job = queue.get(id).await.expect("get").expect("the job");
+    assert_eq!((job.state, job.attempt, job.lost, job.worker), (JobState::Completed, 1, 0, worker));
+    let attempts = queue.attempts(id).await.expect("attempts");
+    assert_eq!(attempts.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(), [AttemptOutcome::Completed]);
+    let idle = register(&queue).await;
+    assert!(pull(&queue, idle, 1).await.is_empty());
+    check_invariants(&queue).await;
+}
+
+pub(super) async fn a_late_failure_that_nobody_reclaimed_counts_as_a_failure(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let id = push_one(&queue, work(1)).await;
+    let late = lose_one(&queue).await;
+
+    assert_eq!(settle(&queue, late, failed("late")).await, Settled::Accepted);
+
+    let job = queue.get(id).await.expect("get").expect("the job");
+    assert_eq!((job.state, job.attempt, job.lost), (JobState::Scheduled, 1, 0));
+    let attempts = queue.attempts(id).await.expect("attempts");
+    assert_eq!(attempts.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(), [AttemptOutcome::Failed]);
+    check_invariants(&queue).await;
+}
+
+pub(super) async fn losses_count_apart_and_end_in_poison(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let quick = Backoff { base_ms: 1, factor: 1, cap_ms: 1 };
+    let id = push_one(&queue, NewJob { max_lost: 3, ..work(1) }.max_attempts(1).backoff(quick)).await;
+
+    let mut claims = Vec::new();
+    for lost in 1..=3 {
+        claims.push(lose_one(&queue).await);
+        let job = queue.get(id).await.expect("get").expect("the job");
+        assert_eq!((job.attempt, job.lost), (0, lost), "a loss is not a failure");
+    }
+
+    let job = queue.get(id).await.expect("get").expect("the job");
+    assert_eq!((job.state, job.error.map(|error| error.code)), (JobState::Failed, Some("poison".into())));
+    for claim in claims {
+        assert_eq!(settle(&queue, claim, done()).await, Settled::Refused, "a terminal state does not change by itself");
+    }
+    let attempts = queue.attempts(id).await.expect("attempts");
+    assert_eq!(attempts.iter().filter(|attempt| attempt.outcome == AttemptOutcome::Lost).count(), 3);
+    assert_eq!(attempts.len(), 3);
+    check_invariants(&queue).await;
+}
+
+pub(super) async fn a_beat_keeps_a_worker_alive_and_refuses_what_it_lost(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let mut pulse = queue.pulse().await.expect("pulse");
+    let worker = register_for(&queue, Duration::ZERO).await;
+    pulse.beat(&beat_of(worker, vec![])).await.expect("the beat comes before the sweep");
+    assert_eq!(queue.reap().await.expect("reap").workers, 0);
+    push_one(&queue, work(1)).await;
+    push_one(&queue, work(2)).await;
+    let (kept, cancelled) = (pull_one(&queue, worker).await, pull_one(&queue, worker).await);
+    queue.cancel(cancelled.job.id).await.expect("cancel");
+
+    let reply = pulse.beat(&beat_of(worker, vec![claim_beat(&kept), claim_beat(&cancelled)])).await.expect("beat");
+
+    assert_eq!(reply.refused, [cancelled.job.id]);
+    queue.deregister(worker).await.expect("deregister");
+    let gone = pulse.beat(&beat_of(worker, vec![])).await;
+    assert!(matches!(gone, Err(QueueError::WorkerGone)), "{gone:?}");
+}
+
+pub(super) async fn progress_and_checkpoint_reach_the_next_claim(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let mut pulse = queue.pulse().await.expect("pulse");
+    let worker = register(&queue).await;
+    let id = push_one(&queue, work(1)).await;
+    let first = pull_one(&queue, worker).await;
+    let mut news = claim_beat(&first);
+    (news.slot, news.progress, news.checkpoint) = (Some(2), Some(0.25), Some(json!({"segments": [1, 2]})));
+    pulse.beat(&beat_of(worker, vec![news])).await.expect("beat");
+    pulse.beat(&beat_of(worker, vec![claim_beat(&first)])).await.expect("a beat without news keeps the old ones");
+    let running = queue.get(id).await.expect("get").expect("the job");
+    assert_eq!((running.progress, running.slot), (Some(0.25), Some(2)));
+
+    settle(&queue, first, telecine_queue::Outcome::Release).await;
+    let second = pull_one(&queue, worker).await;
+
+    assert_eq!(second.job.checkpoint, Some(json!({"segments": [1, 2]})));
+    assert_eq!(second.job.progress, None);
+}
+
+pub(super) async fn a_worker_that_comes_back_goes_on_with_what_nobody_took(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    push_one(&queue, work(1)).await;
+    push_one(&queue, work(2)).await;
+    let untaken = lose_one(&queue).await;
+    let other = register(&queue).await;
+    // The freed job stands before the second one: take it, lose the second, give the first back to nobody.
+    let taken_again = pull_one(&queue, other).await;
+    assert_eq!(taken_again.job.id, untaken.job.id);
+    let held = lose_one(&queue).await;
+
+    let back = queue
+        .register(NewWorker {
+            name: "back".into(),
+            host: "here".into(),
+            pid: 1,
+            slots: [("cpu".into(), 2)].into(),
+            kinds: vec!["work".into()],
+            lease: Duration::from_secs(60),
+            holding: vec![(untaken.job.id, untaken.claim.fence()), (held.job.id, held.claim.fence())],
+        })
+        .await
+        .expect("register");
+
+    let adopted = queue.get(held.job.id).await.expect("get").expect("the job");
+    assert_eq!((adopted.state, adopted.worker), (JobState::Running, Some(back)));
+    assert_eq!((adopted.attempt, adopted.lost), (1, 0), "it was not lost after all");
+    let others = queue.get(untaken.job.id).await.expect("get").expect("the job");
+    assert_eq!(others.worker, Some(other), "what somebody took stays taken");
+    assert_eq!(settle(&queue, held, done()).await, Settled::Accepted);
+    assert_eq!(settle(&queue, untaken, done()).await, Settled::Refused);
+    check_invariants(&queue).await;
+}
+
+pub(super) async fn an_attempt_past_its_deadline_is_taken_back(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let id = push_one(&queue, NewJob { timeout_ms: Some(1), ..work(1) }).await;
+    let claimed = pull_one(&queue, worker).await;
+    ground.rewind_deadline(id);
+
+    let reaped = queue.reap().await.expect("reap");
+
+    assert_eq!((reaped.overdue, reaped.workers), (1, 0));
+    let job = queue.get(id).await.expect("get").expect("the job");
+    assert_eq!((job.state, job.attempt), (JobState::Scheduled, 1));
+    assert_eq!(job.error.map(|error| error.code), Some("timeout".into()));
+    let told = queue.attempts(id).await.expect("attempts").pop().expect("one attempt");
+    assert_eq!(told.outcome, AttemptOutcome::Overdue);
+    assert_eq!(settle(&queue, claimed, done()).await, Settled::Refused, "the attempt is over");
+    check_invariants(&queue).await;
+}

@@ -1,0 +1,72 @@
+use std::sync::Arc;
+
+use serde_json::json;
+use telecine_queue::{JobFilter, JobState, NewJob, NewRun, Page, Push};
+
+use crate::ground::{
+    Ground, check_invariants, done, failed, list_all, pull, pull_one, push_all, push_one, register, settle, work,
+};
+
+pub(super) async fn a_list_spans_live_jobs_and_history(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let mut ids = push_all(&queue, (0..10).map(work)).await;
+    for _ in 0..4 {
+        let claimed = pull_one(&queue, worker).await;
+        settle(&queue, claimed, done()).await;
+    }
+
+    let (mut seen, mut page) = (Vec::new(), Page::first(3));
+    loop {
+        let listed = queue.list(&JobFilter::default(), page).await.expect("list");
+        assert!(listed.data.len() <= 3);
+        seen.extend(listed.data.into_iter().map(|job| job.id));
+        let Some(cursor) = listed.next_cursor else { break };
+        page.before = Some(cursor);
+    }
+
+    ids.reverse();
+    assert_eq!(seen, ids, "newest first, each once");
+}
+
+pub(super) async fn filters_narrow_a_list(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let done_id = push_one(&queue, work(1)).await;
+    let claimed = pull_one(&queue, worker).await;
+    settle(&queue, claimed, done()).await;
+    let other = push_one(&queue, NewJob::new("other", json!(null)).lane("net")).await;
+    let theirs = queue.push(vec![Push::from(work(3)).tenant("them")]).await.expect("push")[0].jobs[0];
+    let of_run = queue.push(vec![Push::run(NewRun::new("film"), [work(4)])]).await.expect("push").remove(0);
+    let ids = async |filter: JobFilter| -> Vec<_> {
+        list_all(&queue, &filter).await.into_iter().map(|job| job.id).collect()
+    };
+
+    let all = JobFilter::default;
+    assert_eq!(ids(JobFilter { states: vec![JobState::Completed], ..all() }).await, [done_id]);
+    assert_eq!(ids(JobFilter { kind: Some("other".into()), ..all() }).await, [other]);
+    assert_eq!(ids(JobFilter { lane: Some("net".into()), ..all() }).await, [other]);
+    assert_eq!(ids(JobFilter { tenant: Some("them".into()), ..all() }).await, [theirs]);
+    assert_eq!(ids(JobFilter { run: of_run.run.clone(), ..all() }).await, of_run.jobs);
+    let none = JobFilter { states: vec![JobState::Failed, JobState::Running], ..all() };
+    assert!(ids(none).await.is_empty());
+}
+
+pub(super) async fn counts_agree_with_the_rows(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    push_all(&queue, (0..20).map(|n| work(n).max_attempts(1))).await;
+    push_all(&queue, (0..5).map(|n| NewJob::new("other", json!(n)).lane("net"))).await;
+    let mut claimed = pull(&queue, worker, 6).await;
+    settle(&queue, claimed.pop().expect("six"), done()).await;
+    settle(&queue, claimed.pop().expect("six"), failed("no")).await;
+    settle(&queue, claimed.pop().expect("six"), telecine_queue::Outcome::Release).await;
+    queue.cancel(claimed.pop().expect("six").job.id).await.expect("cancel");
+
+    let counts = queue.counts().await.expect("counts");
+
+    let of = |state| telecine_queue::total(&counts, state);
+    assert_eq!((of(JobState::Pending), of(JobState::Running), of(JobState::Completed)), (15 + 5, 2, 1));
+    assert_eq!((of(JobState::Failed), of(JobState::Cancelled)), (1, 1));
+    check_invariants(&queue).await;
+}

@@ -1,0 +1,104 @@
+//! The schema and the statements are what the repository says they are.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use libtest_mimic::Trial;
+
+use crate::ground::{Database, Ground, run};
+use crate::postgres_server::PostgresServer;
+
+pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for database in [Database::Sqlite, Database::Postgres] {
+        for (name, test) in [
+            ("every_sql_file_is_used", every_sql_file_is_used as fn(Ground)),
+            ("every_sql_file_prepares", every_sql_file_prepares),
+            ("the_schema_is_the_committed_one", the_schema_is_the_committed_one),
+        ] {
+            let server = server.clone();
+            trials.push(Trial::test(format!("{}::schema::{name}", database.name()), move || {
+                test(Ground::new(database, &server));
+                Ok(())
+            }));
+        }
+    }
+    trials
+}
+
+fn crate_folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Names and texts of the statements of a database.
+fn statements(database: Database) -> Vec<(String, String)> {
+    let folder = crate_folder().join("sql").join(database.name());
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).expect("the folder is there").map(|entry| entry.expect("readable").path()).collect();
+    files.sort();
+    let name = |file: &Path| file.file_stem().expect("a name").to_string_lossy().into_owned();
+    files.iter().map(|file| (name(file), fs::read_to_string(file).expect("readable"))).collect()
+}
+
+fn every_sql_file_is_used(ground: Ground) {
+    let source = crate_folder().join("src").join(ground.database.name());
+    let mut code = fs::read_to_string(source.with_extension("rs")).expect("readable");
+    for entry in fs::read_dir(source).expect("the folder is there") {
+        code.push_str(&fs::read_to_string(entry.expect("readable").path()).expect("readable"));
+    }
+    let files: BTreeSet<String> = statements(ground.database).into_iter().map(|(name, _)| name).collect();
+
+    let unused: Vec<&String> = files.iter().filter(|name| !code.contains(&format!("sql!(\"{name}\")"))).collect();
+
+    assert!(!files.is_empty());
+    assert!(unused.is_empty(), "never used: {unused:?}");
+}
+
+fn every_sql_file_prepares(ground: Ground) {
+    run(async {
+        ground.open().await.close().await;
+        match ground.database {
+            Database::Sqlite => {
+                let file = rusqlite::Connection::open(ground.url.trim_start_matches("sqlite:")).expect("open");
+                for (name, text) in statements(Database::Sqlite) {
+                    file.prepare(&text).unwrap_or_else(|error| panic!("{name}.sql: {error}"));
+                }
+            }
+            Database::Postgres => {
+                use sqlx::{Connection, Executor, SqlSafeStr};
+                let mut connection = sqlx::PgConnection::connect(&ground.url).await.expect("connect");
+                for (name, text) in statements(Database::Postgres) {
+                    let text = sqlx::AssertSqlSafe(text).into_sql_str();
+                    connection.prepare(text).await.unwrap_or_else(|error| panic!("{name}.sql: {error}"));
+                }
+            }
+        }
+    })
+    .expect("the runtime starts");
+}
+
+/// `schema/*.sql` is what all migrations together make. To renew it after adding one: `make schema`.
+fn the_schema_is_the_committed_one(ground: Ground) {
+    run(async { ground.open().await.close().await }).expect("the runtime starts");
+    let made = match ground.database {
+        Database::Sqlite => {
+            let file = rusqlite::Connection::open(ground.url.trim_start_matches("sqlite:")).expect("open");
+            let mut look = file
+                .prepare("SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY name")
+                .expect("prepare");
+            let parts: Vec<String> =
+                look.query_map([], |row| row.get(0)).expect("query").collect::<Result<_, _>>().expect("rows");
+            parts.join("\n\n") + "\n"
+        }
+        Database::Postgres => ground.server.dump_schema(&ground.url),
+    };
+    let committed = crate_folder().join("schema").join(ground.database.name()).with_extension("sql");
+    if std::env::var_os("TELECINE_RENEW_SCHEMA").is_some() {
+        fs::write(&committed, &made).expect("writable");
+    }
+
+    let expected = fs::read_to_string(&committed).unwrap_or_default();
+
+    assert!(made == expected, "{} is out of date: run `make schema` and look at the change", committed.display());
+}
