@@ -5,6 +5,7 @@ mod bell;
 mod error;
 mod job;
 mod migration;
+mod postgres;
 mod push;
 mod queue;
 mod run;
@@ -18,6 +19,7 @@ pub use job::{
     Attempt, AttemptOutcome, Claim, Fence, Finish, Job, JobError, JobId, JobState, MAX_JSON_BYTES, NewJob, Outcome,
     Settled,
 };
+pub use postgres::PostgresQueue;
 pub use push::{Push, Pushed};
 pub use queue::{
     Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes, total, totals,

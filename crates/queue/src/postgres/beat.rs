@@ -1,0 +1,79 @@
+//! The beat: a connection of its own, so that a busy pool cannot cost a worker its lease.
+
+use async_trait::async_trait;
+use sqlx::PgConnection;
+
+use super::connect::{Database, ms, statement};
+use super::failure::{Failure, Tried};
+use super::read::value;
+use super::sql;
+use crate::error::{QueueError, Result};
+use crate::job::JobId;
+use crate::queue::Pulse;
+use crate::worker::{Beat, BeatReply};
+
+pub(super) struct PostgresPulse {
+    database: Database,
+    /// Missing after an error: the next beat makes a new one.
+    connection: Option<PgConnection>,
+}
+
+impl PostgresPulse {
+    /// On the calling thread's runtime, to which the connection then belongs.
+    pub(super) async fn open(database: &Database) -> Result<Self> {
+        let connection = database.own_connection().await?;
+        Ok(Self { database: database.clone(), connection: Some(connection) })
+    }
+}
+
+#[async_trait]
+impl Pulse for PostgresPulse {
+    async fn beat(&mut self, beat: &Beat) -> Result<BeatReply> {
+        // Taken out while in use, so that a beat that fails or is dropped half-way leaves no half-read connection.
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.database.own_connection().await?,
+        };
+        let answer = match send(&mut connection, beat).await {
+            Err(failure) if failure.is_lost_connection() => {
+                connection = self.database.own_connection().await?;
+                send(&mut connection, beat).await
+            }
+            Err(failure) if failure.is_conflict() => send(&mut connection, beat).await,
+            answer => answer,
+        };
+        let usable = match &answer {
+            Ok(_) | Err(Failure::Verb(_)) => true,
+            Err(Failure::Driver(_)) => false,
+        };
+        if usable {
+            self.connection = Some(connection);
+        }
+        Ok(answer?)
+    }
+}
+
+async fn send(connection: &mut PgConnection, beat: &Beat) -> Tried<BeatReply> {
+    let claims = &beat.claims;
+    let row = statement(sql!("beat"))
+        .bind(beat.worker.0)
+        .bind(ms(beat.lease))
+        .bind(beat.draining)
+        .bind(claims.iter().map(|claim| claim.job.0).collect::<Vec<_>>())
+        .bind(claims.iter().map(|claim| claim.fence.0).collect::<Vec<_>>())
+        .bind(
+            claims
+                .iter()
+                .map(|claim| claim.slot.map(|slot| i32::try_from(slot).unwrap_or(i32::MAX)))
+                .collect::<Vec<_>>(),
+        )
+        .bind(claims.iter().map(|claim| claim.progress).collect::<Vec<_>>())
+        .bind(
+            claims.iter().map(|claim| claim.checkpoint.as_ref().map(ToString::to_string)).collect::<Vec<_>>(),
+        )
+        .fetch_optional(connection)
+        .await?;
+    let Some(row) = row else { return Err(QueueError::WorkerGone.into()) };
+    let refused: Vec<i64> = value(&row, "refused")?;
+    Ok(BeatReply { refused: refused.into_iter().map(JobId).collect(), drain: value(&row, "drain_asked")? })
+}
