@@ -1,5 +1,5 @@
--- beat.sql: renew a worker's lease and save what its claims have to tell; answers with the claims that are no longer its
--- own. Zero rows: the worker was declared dead, and nothing was saved.
+-- beat.sql: renew a worker's lease and save what its claims have to tell; answers with the claims that are no longer
+-- its own. Zero rows: the worker was declared dead, and nothing was saved.
 WITH input AS MATERIALIZED (
     SELECT *
     FROM UNNEST($4::BIGINT[], $5::BIGINT[], $6::INTEGER[], $7::DOUBLE PRECISION[], $8::TEXT[])
@@ -13,7 +13,7 @@ WITH input AS MATERIALIZED (
     SELECT job.id
     FROM telecine.job
     JOIN input ON input.id = job.id AND input.fence = job.fence
-    WHERE job.state = 'running' AND EXISTS (SELECT 1 FROM worker)
+    WHERE job.id = ANY($4) AND job.state = 'running' AND EXISTS (SELECT 1 FROM worker)
         AND (input.slot IS DISTINCT FROM job.slot AND input.slot IS NOT NULL
             OR input.progress IS NOT NULL OR input.checkpoint IS NOT NULL)
     ORDER BY job.id
@@ -31,11 +31,10 @@ SELECT
     ARRAY(
         SELECT input.id
         FROM input
-        WHERE NOT EXISTS (
-            SELECT 1
-            FROM telecine.job
-            WHERE job.id = input.id AND job.fence = input.fence AND job.state = 'running'
-        )
+        LEFT JOIN (
+            SELECT id, fence FROM telecine.job WHERE id = ANY($4) AND state = 'running'
+        ) AS held ON held.id = input.id AND held.fence = input.fence
+        WHERE held.id IS NULL
         ORDER BY input.id
     ) AS refused
 FROM worker

@@ -1,4 +1,5 @@
--- delete_live.sql: forget live jobs that are not running, by id, with their attempts. A missing row: not there (any more).
+-- delete_live.sql: forget live jobs that are not running, by id, with their attempts. A missing row: not there, or
+-- running.
 WITH gone AS (
     DELETE FROM telecine.job WHERE id = ANY($1::BIGINT[]) AND state <> 'running' RETURNING id, run, lane, kind, state
 ), attempts AS (

@@ -9,7 +9,7 @@ WITH input AS MATERIALIZED (
     SELECT job.id, job.state, job.worker, job.slot, job.claimed_at
     FROM telecine.job
     JOIN input ON input.id = job.id AND input.fence = job.fence
-    WHERE job.settled_fence < input.fence
+    WHERE job.id = ANY($1) AND job.settled_fence < input.fence
     ORDER BY job.id
     FOR UPDATE OF job
 ), back AS (

@@ -12,14 +12,15 @@ WITH input AS MATERIALIZED (
 ), gone AS (
     DELETE FROM telecine.job
     USING input
-    WHERE job.id = input.id AND job.fence = input.fence
+    WHERE job.id = ANY($1) AND job.id = input.id AND job.fence = input.fence
         AND (NOT input.guarded OR job.settled_fence < input.fence)
     RETURNING job.*
 ), found AS (
     -- Not lost after all. Only a job that was reaped has such an attempt.
     DELETE FROM telecine.attempt
     USING gone, input
-    WHERE gone.state <> 'running' AND attempt.job = gone.id AND attempt.fence = gone.fence AND attempt.outcome = 'lost'
+    WHERE attempt.job = ANY(ARRAY(SELECT id FROM gone WHERE state <> 'running'))
+        AND attempt.job = gone.id AND attempt.fence = gone.fence AND attempt.outcome = 'lost'
         AND input.id = gone.id AND input.guarded
     RETURNING attempt.job, attempt.worker, attempt.slot
 ), done AS (

@@ -1,6 +1,6 @@
 -- push.sql: store jobs; one row for each, in the order given. A row without id: a live job has the same unique key.
--- Ids are drawn before the insert, which is what ties them to the order given; the insert goes by unique key, so that two
--- pushes of the same keys wait for each other in one direction only.
+-- Ids are drawn before the insert, which is what ties them to the order given; the insert goes by unique key, so that
+-- two pushes of the same keys wait for each other in one direction only.
 WITH input AS MATERIALIZED (
     SELECT
         nextval('telecine.job_id_seq') AS id, input.*,

@@ -1,5 +1,5 @@
--- reap_free.sql: give jobs of dead workers back to the queue. The fences stay, so that a worker that was only cut off may
--- still finish what nobody has claimed again; the start stays too, for the attempt it would then settle.
+-- reap_free.sql: give jobs of dead workers back to the queue. The fences stay, so that a worker that was only cut off
+-- may still finish what nobody has claimed again; the start stays too, for the attempt it would then settle.
 WITH input AS MATERIALIZED (
     SELECT * FROM UNNEST($1::BIGINT[], $2::BIGINT[]) AS input (id, delay_ms)
 ), freed AS (
@@ -12,7 +12,7 @@ WITH input AS MATERIALIZED (
         lost = job.lost + 1, attempt = GREATEST(job.attempt - 1, 0), worker = NULL, slot = NULL, deadline_at = NULL,
         progress = NULL
     FROM input
-    WHERE job.id = input.id AND job.state = 'running'
+    WHERE job.id = ANY($1) AND job.id = input.id AND job.state = 'running'
     RETURNING job.lane, job.kind, job.state
 )
 INSERT INTO telecine.job_count_change (lane, kind, state, jobs)

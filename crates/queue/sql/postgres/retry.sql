@@ -1,5 +1,5 @@
--- retry.sql: start a job of the history over as a new generation, remembering the attempt that had settled it. Zero rows:
--- a live job has the same unique key, and the caller must roll back.
+-- retry.sql: start a job of the history over as a new generation, remembering the attempt that had settled it. Zero
+-- rows: a live job has the same unique key, and the caller must roll back.
 WITH gone AS (
     DELETE FROM telecine.job_done WHERE id = $1 RETURNING job_done.*
 ), remembered AS (

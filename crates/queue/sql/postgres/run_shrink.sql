@@ -14,4 +14,4 @@ SET jobs_left = run.jobs_left - input.jobs, jobs_total = run.jobs_total - input.
     END,
     finished_at = CASE WHEN run.jobs_left > input.jobs THEN NULL ELSE now() END
 FROM input
-WHERE run.id = input.run AND run.id = ANY(ARRAY(SELECT id FROM locked))
+WHERE run.id = ANY(ARRAY(SELECT id FROM locked)) AND run.id = input.run

@@ -62,7 +62,7 @@ impl Database {
                 }
                 .boxed()
             })
-            .after_connect(|connection, _| make_durable(connection).boxed())
+            .after_connect(|connection, _| prepare_session(connection).boxed())
             .connect_lazy_with(connect.clone());
         Ok(Self { pool, options: connect, patience: options.patience })
     }
@@ -148,7 +148,7 @@ pub(super) async fn first_connection(options: &PgConnectOptions, patience: Durat
 async fn connect_within(options: &PgConnectOptions, patience: Duration) -> Result<PgConnection> {
     let connecting = async {
         let mut connection = options.connect().await?;
-        make_durable(&mut connection).await?;
+        prepare_session(&mut connection).await?;
         Ok(connection)
     };
     match tokio::time::timeout(patience, connecting).await {
@@ -185,8 +185,8 @@ fn address(options: &PgConnectOptions) -> String {
     }
 }
 
-async fn make_durable(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    statement(sql!("connect_durable")).execute(connection).await.map(|_| ())
+async fn prepare_session(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    statement(sql!("connect_session")).execute(connection).await.map(|_| ())
 }
 
 async fn check_server(connection: &mut PgConnection) -> Result<()> {

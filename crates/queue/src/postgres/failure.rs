@@ -35,6 +35,10 @@ impl Failure {
         }
     }
 
+    pub(super) fn is_outside_transaction(&self) -> bool {
+        self.sqlstate().as_deref() == Some("25P01")
+    }
+
     fn sqlstate(&self) -> Option<String> {
         let Self::Driver(sqlx::Error::Database(error)) = self else { return None };
         error.code().map(|state| state.into_owned())

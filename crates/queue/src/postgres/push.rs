@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sqlx::PgConnection;
 
 use super::connect::{Database, statement};
-use super::failure::{Tried, unreadable};
+use super::failure::{Failure, Tried, unreadable};
 use super::insert::{JobRow, Stored, insert, insert_unique, rows_of};
 use super::read::value;
 use super::sql;
@@ -35,7 +35,7 @@ pub(super) async fn push_in(connection: &mut PgConnection, pushes: &[Push]) -> T
     if pushes.is_empty() {
         return Ok(Vec::new());
     }
-    sqlx::raw_sql(sql!("push_in_savepoint")).execute(&mut *connection).await?;
+    save(connection).await?;
     match store_and_notify(connection, pushes).await {
         Ok(pushed) => {
             sqlx::raw_sql(sql!("push_in_release")).execute(connection).await?;
@@ -46,6 +46,17 @@ pub(super) async fn push_in(connection: &mut PgConnection, pushes: &[Push]) -> T
             sqlx::raw_sql(sql!("push_in_release")).execute(connection).await?;
             Err(failure)
         }
+    }
+}
+
+async fn save(connection: &mut PgConnection) -> Tried<()> {
+    let saved = sqlx::raw_sql(sql!("push_in_savepoint")).execute(connection).await.map_err(Failure::from);
+    match saved {
+        Err(failure) if failure.is_outside_transaction() => {
+            Err(QueueError::invalid("push_in needs a connection inside a transaction: begin one first")
+                .into())
+        }
+        other => other.map(|_| ()),
     }
 }
 
