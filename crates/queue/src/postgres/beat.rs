@@ -1,5 +1,8 @@
 //! The beat: a connection of its own, so that a busy pool cannot cost a worker its lease.
 
+use std::io;
+use std::time::Duration;
+
 use async_trait::async_trait;
 use sqlx::PgConnection;
 
@@ -34,12 +37,13 @@ impl Pulse for PostgresPulse {
             Some(connection) => connection,
             None => self.database.own_connection().await?,
         };
-        let answer = match send(&mut connection, beat).await {
+        let within = beat.lease.min(self.database.patience());
+        let answer = match send_within(&mut connection, beat, within).await {
             Err(failure) if failure.is_lost_connection() => {
                 connection = self.database.own_connection().await?;
-                send(&mut connection, beat).await
+                send_within(&mut connection, beat, within).await
             }
-            Err(failure) if failure.is_conflict() => send(&mut connection, beat).await,
+            Err(failure) if failure.is_conflict() => send_within(&mut connection, beat, within).await,
             answer => answer,
         };
         let usable = match &answer {
@@ -50,6 +54,14 @@ impl Pulse for PostgresPulse {
             self.connection = Some(connection);
         }
         Ok(answer?)
+    }
+}
+
+/// A network that swallows everything would let a beat wait for a quarter of an hour.
+async fn send_within(connection: &mut PgConnection, beat: &Beat, within: Duration) -> Tried<BeatReply> {
+    match tokio::time::timeout(within, send(connection, beat)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()).into()),
     }
 }
 

@@ -44,14 +44,14 @@ pub(super) fn ms(duration: Duration) -> i64 {
 
 impl Database {
     pub(super) async fn open(url: &str, options: &OpenOptions) -> Result<Self> {
-        let connect = parse(url)?;
-        let mut first = first_connection(&connect, options.patience).await?;
+        let (connect, patience) = (parse(url)?, options.patience);
+        let mut first = first_connection(&connect, patience).await?;
         migrate::bring_up(&mut first, options.migrate).await?;
         // Not worth an error: the server notices by itself.
         let _ = first.close().await;
         let pool = PgPoolOptions::new()
             .max_connections(options.max_connections.max(1))
-            .acquire_timeout(options.patience)
+            .acquire_timeout(patience)
             .test_before_acquire(false)
             .before_acquire(|connection, meta| {
                 async move {
@@ -62,9 +62,9 @@ impl Database {
                 }
                 .boxed()
             })
-            .after_connect(|connection, _| prepare_session(connection).boxed())
+            .after_connect(move |connection, _| prepare_session(connection, patience).boxed())
             .connect_lazy_with(connect.clone());
-        Ok(Self { pool, options: connect, patience: options.patience })
+        Ok(Self { pool, options: connect, patience })
     }
 
     /// For a verb of one statement, which commits by itself.
@@ -79,6 +79,10 @@ impl Database {
     /// A connection outside the pool, for whoever must never wait for one.
     pub(super) async fn own_connection(&self) -> Result<PgConnection> {
         connect_within(&self.options, self.patience).await
+    }
+
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// A pool of one for LISTEN, which keeps its connection.
@@ -148,7 +152,7 @@ pub(super) async fn first_connection(options: &PgConnectOptions, patience: Durat
 async fn connect_within(options: &PgConnectOptions, patience: Duration) -> Result<PgConnection> {
     let connecting = async {
         let mut connection = options.connect().await?;
-        prepare_session(&mut connection).await?;
+        prepare_session(&mut connection, patience).await?;
         Ok(connection)
     };
     match tokio::time::timeout(patience, connecting).await {
@@ -185,8 +189,10 @@ fn address(options: &PgConnectOptions) -> String {
     }
 }
 
-async fn prepare_session(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    statement(sql!("connect_session")).execute(connection).await.map(|_| ())
+async fn prepare_session(connection: &mut PgConnection, patience: Duration) -> Result<(), sqlx::Error> {
+    // Zero would mean to wait for ever, and the setting is a 32-bit integer.
+    let lock_timeout_ms = ms(patience).clamp(1, i64::from(i32::MAX));
+    statement(sql!("connect_session")).bind(lock_timeout_ms.to_string()).execute(connection).await.map(|_| ())
 }
 
 async fn check_server(connection: &mut PgConnection) -> Result<()> {

@@ -94,6 +94,8 @@ impl From<Failure> for QueueError {
 fn of_server(sqlstate: &str, message: &str) -> QueueError {
     let reason = format!("{message} (SQLSTATE {sqlstate})");
     match sqlstate {
+        // A lock that another process held for longer than our patience.
+        "55P03" => QueueError::Unavailable { reason },
         "40001" | "40P01" => QueueError::Unavailable { reason },
         "53100" => QueueError::Full { reason },
         "25006" => QueueError::Unsuitable {
@@ -112,6 +114,7 @@ mod tests {
     #[test]
     fn errors_of_the_server_are_told_by_what_the_caller_can_do() {
         assert!(of_server("40P01", "deadlock detected").is_transient());
+        assert!(of_server("55P03", "canceling statement due to lock timeout").is_transient());
         assert!(of_server("57P01", "terminating connection").is_transient());
         assert!(of_server("08006", "connection failure").is_transient());
         assert!(matches!(of_server("53100", "no space left"), QueueError::Full { .. }));
