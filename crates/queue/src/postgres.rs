@@ -1,9 +1,9 @@
 //! The queue in a Postgres database that any number of hosts share.
 //!
-//! Every decision about time is the database's (`now()`), so the clocks of workers do not matter. A verb is one statement
-//! where it can be, else one transaction; jobs are locked in order of id and runs after them, so verbs do not deadlock, and
-//! where two still do, the verb is tried again. After a commit the [`notify`] half wakes whoever waits, here and in other
-//! processes.
+//! Every decision about time is the database's (`now()`), so the clocks of workers do not matter. A verb is
+//! one statement where it can be, else one transaction; jobs are locked in order of id and runs after them,
+//! so verbs do not deadlock, and where two still do, the verb is tried again. After a commit the [`notify`]
+//! half wakes whoever waits, here and in other processes.
 
 mod admin;
 mod beat;
@@ -50,7 +50,8 @@ pub struct PostgresQueue {
 }
 
 impl PostgresQueue {
-    /// Connects to `postgres://…`, refuses a server that cannot keep the queue's promises, and brings the schema up to date.
+    /// Connects to `postgres://…`, refuses a server that cannot keep the queue's promises, and brings the
+    /// schema up to date.
     pub async fn open(url: &str, options: &OpenOptions) -> Result<Self> {
         let database = Database::open(url, options).await?;
         let notifier = Notifier::start(&database);
@@ -62,8 +63,8 @@ impl PostgresQueue {
         migrate::pending_names(url).await
     }
 
-    /// Stores all of the pushes or none, inside the caller's own transaction: they exist when it commits, which is also
-    /// when waiting workers are woken.
+    /// Stores all of the pushes or none, inside the caller's own transaction: they exist when it commits,
+    /// which is also when waiting workers are woken.
     ///
     /// Refused outside of a transaction. A conflict with another transaction is the caller's to repeat.
     pub async fn push_in(&self, connection: &mut PgConnection, pushes: Vec<Push>) -> Result<Vec<Pushed>> {

@@ -32,7 +32,8 @@ impl PostgresPulse {
 #[async_trait]
 impl Pulse for PostgresPulse {
     async fn beat(&mut self, beat: &Beat) -> Result<BeatReply> {
-        // Taken out while in use, so that a beat that fails or is dropped half-way leaves no half-read connection.
+        // Taken out while in use, so that a beat that fails or is dropped half-way leaves no half-read
+        // connection.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.database.own_connection().await?,

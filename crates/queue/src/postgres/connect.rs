@@ -19,8 +19,9 @@ use crate::open::OpenOptions;
 const OLDEST_VERSION: i32 = 130_000;
 /// How often a verb gives way to another transaction before it gives up.
 const CONFLICTS: u32 = 5;
-/// A connection that was idle for longer is asked whether it lives before it is used: a statement on a dead one would
-/// leave it open whether it counted. Below this, the question would cost a round trip per verb for nothing.
+/// A connection that was idle for longer is asked whether it lives before it is used: a statement on a dead
+/// one would leave it open whether it counted. Below this, the question would cost a round trip per verb for
+/// nothing.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 /// No interval is longer: more would overflow the database's timestamps.
 const LONGEST_MS: i64 = 100 * 365 * 24 * 60 * 60 * 1_000;
@@ -32,7 +33,8 @@ pub(super) struct Database {
     patience: Duration,
 }
 
-/// A statement, ready to bind. All of them go through here: a pooler in transaction mode needs `persistent(false)`.
+/// A statement, ready to bind. All of them go through here: a pooler in transaction mode needs
+/// `persistent(false)`.
 pub(super) fn statement(sql: &'static str) -> Query<'static, Postgres, PgArguments> {
     sqlx::query(sql)
 }

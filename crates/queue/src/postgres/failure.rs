@@ -15,7 +15,8 @@ pub(super) enum Failure {
 pub(super) type Tried<T> = Result<T, Failure>;
 
 impl Failure {
-    /// Rolled back by the server for the sake of another transaction: nothing happened, and trying again is the answer.
+    /// Rolled back by the server for the sake of another transaction: nothing happened, and trying again is
+    /// the answer.
     pub(super) fn is_conflict(&self) -> bool {
         matches!(self.sqlstate().as_deref(), Some("40001" | "40P01"))
     }

@@ -35,8 +35,8 @@ pub(super) struct Stored {
     pub(super) is_new: bool,
 }
 
-/// The jobs of a run stand behind each other by their cost, so that a long run does not stand before a short one that came
-/// later.
+/// The jobs of a run stand behind each other by their cost, so that a long run does not stand before a short
+/// one that came later.
 pub(super) fn rows_of<'a>(push: &'a Push, run: Option<&'a RunId>) -> Vec<JobRow<'a>> {
     let mut cost_us = 0;
     let mut rows = Vec::with_capacity(push.jobs.len());
@@ -82,8 +82,9 @@ pub(super) async fn insert(
 
 /// Stores jobs, or finds those that already hold their unique keys.
 ///
-/// First the insert, which waits for whoever is about to free or take the same key; then, in a statement that sees what
-/// they did, the look for a job that completed. In the other order one could complete in between, unseen.
+/// First the insert, which waits for whoever is about to free or take the same key; then, in a statement that
+/// sees what they did, the look for a job that completed. In the other order one could complete in between,
+/// unseen.
 pub(super) async fn insert_unique(
     connection: &mut PgConnection,
     rows: &[JobRow<'_>],
@@ -112,7 +113,8 @@ pub(super) async fn insert_unique(
     Err(QueueError::Unavailable { reason: "a unique key changes hands too fast to be pushed".into() }.into())
 }
 
-/// The jobs that hold the unique keys of a batch instead of its own, by place in the batch. Takes its own ones back.
+/// The jobs that hold the unique keys of a batch instead of its own, by place in the batch. Takes its own
+/// ones back.
 async fn twins(
     connection: &mut PgConnection,
     batch: &[&JobRow<'_>],

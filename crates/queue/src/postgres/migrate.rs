@@ -43,11 +43,13 @@ async fn applied(connection: &mut PgConnection) -> Tried<Vec<(i64, String)>> {
     rows.iter().map(|row| Ok((row.try_get("version")?, row.try_get("checksum")?))).collect()
 }
 
-/// All steps in one transaction, after asking again under the lock what is missing: another process may have been faster.
+/// All steps in one transaction, after asking again under the lock what is missing: another process may have
+/// been faster.
 async fn apply_pending(connection: &mut PgConnection) -> Tried<Result<()>> {
     let mut tx = connection.begin().await?;
     statement(sql!("migrate_lock")).execute(&mut *tx).await?;
-    sqlx::raw_sql(sql!("migrate_schema")).execute(&mut *tx).await?;
+    statement(sql!("migrate_schema")).execute(&mut *tx).await?;
+    statement(sql!("migrate_table")).execute(&mut *tx).await?;
     let missing = match pending(MIGRATIONS, &applied(&mut tx).await?) {
         Ok(missing) => missing,
         Err(refusal) => return Ok(Err(refusal)),

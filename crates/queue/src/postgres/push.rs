@@ -137,7 +137,8 @@ async fn store(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pus
     Ok((pushed, ring))
 }
 
-/// Takes the idempotency keys before anything else, so that of two pushes with the same key one waits for the other.
+/// Takes the idempotency keys before anything else, so that of two pushes with the same key one waits for the
+/// other.
 async fn take_keys(connection: &mut PgConnection, pushes: &[Push]) -> Tried<Vec<Fate>> {
     let mut first_use = FirstUse::new();
     let mut fates = Vec::with_capacity(pushes.len());
