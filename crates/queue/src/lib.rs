@@ -6,6 +6,7 @@ mod error;
 mod job;
 mod migration;
 mod open;
+mod postgres;
 mod push;
 mod queue;
 mod run;
@@ -22,6 +23,7 @@ pub use job::{
     Settled,
 };
 pub use open::{OpenOptions, open, open_with, pending_migrations};
+pub use postgres::PostgresQueue;
 pub use push::{Push, Pushed};
 pub use queue::{
     Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes, total, totals,

@@ -18,7 +18,8 @@ use time::format_description::well_known::Rfc3339;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// The largest instant RFC 3339 can print (9999-12-31T23:59:59.999Z), and its mirror below the epoch.
+/// The instants that RFC 3339 can print: 0000-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z.
+const FIRST_MS: i64 = -62_167_219_200_000;
 const LIMIT_MS: i64 = 253_402_300_799_999;
 
 impl Timestamp {
@@ -29,7 +30,7 @@ impl Timestamp {
     }
 
     pub fn from_ms(ms: i64) -> Self {
-        Self(ms.clamp(-LIMIT_MS, LIMIT_MS))
+        Self(ms.clamp(FIRST_MS, LIMIT_MS))
     }
 
     pub fn as_ms(self) -> i64 {

@@ -1,11 +1,12 @@
--- retry.sql: a job in history starts over as a new generation. ended_forget.sql follows.
+-- retry.sql: a job in history starts over as a new generation; claims of the old one are over.
+-- ended_forget.sql follows. Zero rows: a live job has the same unique key.
 INSERT INTO job (
     id, tenant, run, step, kind, lane, priority, fair_at, state, generation, fence, settled_fence, timeout_ms,
     max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
     cost_ms, checkpoint, payload, created_at
 )
 SELECT
-    id, tenant, run, step, kind, lane, priority, ?2, 'pending', generation + 1, fence, settled_fence, timeout_ms,
+    id, tenant, run, step, kind, lane, priority, ?2, 'pending', generation + 1, fence, fence, timeout_ms,
     max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
     cost_ms, checkpoint, payload, created_at
 FROM job_done

@@ -11,6 +11,7 @@ use super::connect::open_again;
 use super::sql;
 use super::writer::Tx;
 use crate::error::{QueueError, Result};
+use crate::job::{AttemptOutcome, JobState};
 use crate::queue::Pulse;
 use crate::worker::{Beat, BeatReply, ClaimBeat};
 
@@ -48,7 +49,26 @@ fn beat_in(tx: &Tx<'_>, beat: &Beat) -> Result<BeatReply> {
             refused.push(claim.job);
         }
     }
+    release_stranded(tx, beat)?;
     Ok(BeatReply { refused, drain })
+}
+
+fn release_stranded(tx: &Tx<'_>, beat: &Beat) -> Result<()> {
+    let held: Vec<i64> = beat.claims.iter().map(|claim| claim.job.0).collect();
+    let held = serde_json::to_string(&held).map_err(QueueError::unexpected)?;
+    let claimed_before = tx.now.as_ms() - i64::try_from(beat.lease.as_millis()).unwrap_or(i64::MAX / 2);
+    let stranded = tx.all(sql!("beat_stranded"), params![beat.worker.0, claimed_before, held], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+    })?;
+    for (id, lane, kind) in stranded {
+        let outcome = AttemptOutcome::Released.as_str();
+        tx.run(sql!("attempt_add"), params![id, None::<u32>, tx.now.as_ms(), outcome, None::<&str>])?;
+        tx.run(sql!("beat_release"), [id])?;
+        tx.count(&lane, &kind, JobState::Running, -1);
+        tx.count(&lane, &kind, JobState::Pending, 1);
+        tracing::warn!(job.id = id, "gave back a job that was claimed but never arrived");
+    }
+    Ok(())
 }
 
 /// Saves what is new about a claim; says whether the claim still is the worker's.

@@ -9,7 +9,7 @@ use super::sql;
 use super::writer::Tx;
 use crate::bell::Ring;
 use crate::error::{QueueError, Result};
-use crate::job::{Fence, JobId, JobState};
+use crate::job::{DEADLINE_GRACE, Fence, JobId, JobState};
 use crate::timestamp::Timestamp;
 use crate::worker::{NewWorker, Worker, WorkerId};
 
@@ -37,7 +37,8 @@ fn adopt(tx: &Tx<'_>, worker: WorkerId, job: JobId, fence: Fence) -> Result<()> 
     let Some(before) = tx.first(sql!("finish_look"), [job.0, fence.0], super::finish::Standing::read)? else {
         return Ok(());
     };
-    if tx.run(sql!("register_adopt"), [job.0, fence.0, worker.0])? == 1 {
+    let grace_ms = i64::try_from(DEADLINE_GRACE.as_millis()).unwrap_or(i64::MAX);
+    if tx.run(sql!("register_adopt"), [job.0, fence.0, worker.0, grace_ms])? == 1 {
         tx.run(sql!("attempt_unlose"), [job.0, fence.0])?;
         tx.count(&before.lane, &before.kind, before.state, -1);
         tx.count(&before.lane, &before.kind, JobState::Running, 1);

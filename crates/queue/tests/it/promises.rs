@@ -33,6 +33,7 @@ promises! {
         a_unique_key_returns_the_job_that_holds_it
         a_unique_key_is_free_again_after_a_failure
         a_run_ends_with_its_last_job
+        a_run_with_nothing_left_to_do_has_ended
         a_runs_later_jobs_stand_further_back_in_the_line
         bad_pushes_are_refused_with_a_reason
         text_that_looks_like_sql_is_only_text
@@ -69,6 +70,8 @@ promises! {
         progress_and_checkpoint_reach_the_next_claim
         a_worker_that_comes_back_goes_on_with_what_nobody_took
         an_attempt_past_its_deadline_is_taken_back
+        a_claim_whose_answer_never_arrived_goes_back
+        a_claim_of_an_old_generation_is_over
     ;
     edits:
         a_cancelled_job_is_terminal_at_once

@@ -199,3 +199,43 @@ pub(super) async fn an_attempt_past_its_deadline_is_taken_back(ground: Arc<Groun
     assert_eq!(settle(&queue, claimed, done()).await, Settled::Refused, "the attempt is over");
     check_invariants(&queue).await;
 }
+
+/// The pull was committed, but the worker never heard of it.
+pub(super) async fn a_claim_whose_answer_never_arrived_goes_back(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let mut pulse = queue.pulse().await.expect("pulse");
+    let worker = register(&queue).await;
+    let stranded = push_one(&queue, work(1)).await;
+    drop(pull_one(&queue, worker).await);
+    push_one(&queue, work(2)).await;
+    let held = pull_one(&queue, worker).await;
+
+    let young = pulse.beat(&beat_of(worker, vec![claim_beat(&held)])).await.expect("beat");
+    assert!(young.refused.is_empty());
+    let running = queue.get(stranded).await.expect("get").expect("the job");
+    assert_eq!(running.state, JobState::Running, "it may still be on its way");
+    let pulse = tokio::sync::Mutex::new(pulse);
+    let job = eventually("the stranded job goes back", || async {
+        let beat = Beat { lease: Duration::from_millis(1), ..beat_of(worker, vec![claim_beat(&held)]) };
+        pulse.lock().await.beat(&beat).await.expect("beat");
+        queue.get(stranded).await.expect("get").filter(|job| job.state == JobState::Pending)
+    })
+    .await;
+
+    assert_eq!((job.attempt, job.lost), (0, 0));
+    let kept = queue.get(held.job.id).await.expect("get").expect("the job");
+    assert_eq!((kept.state, kept.fence), (JobState::Running, held.claim.fence()));
+    check_invariants(&queue).await;
+}
+
+pub(super) async fn a_claim_of_an_old_generation_is_over(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let id = push_one(&queue, NewJob { max_lost: 1, ..work(1) }).await;
+    let poisoned = lose_one(&queue).await;
+    queue.retry(id).await.expect("retry");
+
+    assert_eq!(settle(&queue, poisoned, done()).await, Settled::Refused);
+
+    let job = queue.get(id).await.expect("get").expect("the job");
+    assert_eq!((job.state, job.generation), (JobState::Pending, 2));
+}

@@ -167,3 +167,15 @@ pub(super) async fn text_that_looks_like_sql_is_only_text(ground: Arc<Ground>) {
     assert_eq!(job.state, JobState::Pending);
     check_invariants(&queue).await;
 }
+
+pub(super) async fn a_run_with_nothing_left_to_do_has_ended(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let twin = push_one(&queue, work(1).unique_key("k")).await;
+
+    let push = Push::run(NewRun::new("film"), [work(1).unique_key("k")]);
+    let pushed = queue.push(vec![push]).await.expect("push").remove(0);
+
+    assert_eq!(pushed.jobs, [twin]);
+    let run = queue.get_run(&pushed.run.expect("a run")).await.expect("get_run").expect("the run");
+    assert_eq!((run.state, run.jobs_total), (RunState::Succeeded, 0));
+}

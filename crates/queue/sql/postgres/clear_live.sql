@@ -1,0 +1,12 @@
+-- clear_live.sql: hold the next live jobs that are not running that match still, to be deleted. Zero rows: no more.
+SELECT id
+FROM telecine.job
+WHERE id > $1 AND state <> 'running'
+    AND ($2::TEXT[] IS NULL OR state = ANY($2))
+    AND ($3::TEXT IS NULL OR kind = $3)
+    AND ($4::TEXT IS NULL OR lane = $4)
+    AND ($5::TEXT IS NULL OR tenant = $5)
+    AND ($6::TEXT IS NULL OR run = $6)
+ORDER BY id
+LIMIT 5000
+FOR UPDATE

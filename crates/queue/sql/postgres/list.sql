@@ -1,0 +1,15 @@
+-- list.sql: live jobs and history, newest first. Fewer rows than the limit: the last page.
+SELECT
+    id, tenant, run, step, kind, lane, priority, state, payload::TEXT AS payload, run_at, generation, attempt,
+    max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key,
+    fence, worker, slot, progress, checkpoint::TEXT AS checkpoint, error::TEXT AS error, created_at, claimed_at,
+    result::TEXT AS result, finished_at
+FROM telecine.job_any
+WHERE ($1::BIGINT IS NULL OR id < $1)
+    AND ($2::TEXT[] IS NULL OR state = ANY($2))
+    AND ($3::TEXT IS NULL OR kind = $3)
+    AND ($4::TEXT IS NULL OR lane = $4)
+    AND ($5::TEXT IS NULL OR tenant = $5)
+    AND ($6::TEXT IS NULL OR run = $6)
+ORDER BY id DESC
+LIMIT $7

@@ -1,0 +1,4 @@
+-- promote_next.sql: how long until the next scheduled job is due. Always one row; NULL: none is scheduled.
+SELECT CEIL(GREATEST(EXTRACT(EPOCH FROM MIN(run_at) - now()), 0) * 1000)::BIGINT AS next_in_ms
+FROM telecine.job
+WHERE state = 'scheduled'

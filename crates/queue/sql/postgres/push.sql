@@ -1,0 +1,39 @@
+-- push.sql: store jobs; one row for each, in the order given. A row without id: a live job has the same unique key.
+-- Ids are drawn before the insert, which is what ties them to the order given; the insert goes by unique key, so that
+-- two pushes of the same keys wait for each other in one direction only.
+WITH input AS MATERIALIZED (
+    SELECT
+        nextval('telecine.job_id_seq') AS id, input.*,
+        CASE WHEN input.run_at > now() THEN 'scheduled' ELSE 'pending' END AS state
+    FROM UNNEST(
+        $1::TEXT[], $2::TEXT[], $3::TEXT[], $4::TEXT[], $5::TEXT[], $6::INTEGER[], $7::BIGINT[], $8::TIMESTAMPTZ[],
+        $9::BIGINT[], $10::INTEGER[], $11::INTEGER[], $12::BIGINT[], $13::BIGINT[], $14::BIGINT[], $15::TEXT[],
+        $16::TEXT[], $17::BIGINT[], $18::BIGINT[], $19::TEXT[]
+    ) WITH ORDINALITY AS input (
+        tenant, run, step, kind, lane, priority, fair_after_us, run_at, timeout_ms, max_attempts, max_lost,
+        backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, payload, nth
+    )
+), stored AS (
+    INSERT INTO telecine.job (
+        id, tenant, run, step, kind, lane, priority, fair_at, state, run_at, timeout_ms, max_attempts, max_lost,
+        backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, payload,
+        created_at
+    )
+    OVERRIDING SYSTEM VALUE
+    SELECT
+        id, tenant, run, step, kind, lane, priority,
+        (EXTRACT(EPOCH FROM now()) * 1000000)::BIGINT + fair_after_us,
+        state, run_at, timeout_ms, max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key,
+        unique_key, scratch_bytes, cost_ms, payload::JSON, now()
+    FROM input
+    ORDER BY unique_key, id
+    ON CONFLICT (tenant, kind, unique_key) WHERE unique_key IS NOT NULL DO NOTHING
+    RETURNING id, lane, kind, state
+), counted AS (
+    INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
+    SELECT lane, kind, state, COUNT(*) FROM stored GROUP BY lane, kind, state
+)
+SELECT stored.id, input.state
+FROM input
+LEFT JOIN stored ON stored.id = input.id
+ORDER BY input.nth

@@ -1,0 +1,180 @@
+//! The queue in a Postgres database that any number of hosts share.
+//!
+//! Every decision about time is the database's (`now()`), so the clocks of workers do not matter. A verb is
+//! one statement where it can be, else one transaction; jobs are locked in order of id and runs after them,
+//! so verbs do not deadlock, and where two still do, the verb is tried again. After a commit the [`notify`]
+//! half wakes whoever waits, here and in other processes.
+
+mod admin;
+mod beat;
+mod claim;
+mod connect;
+mod failure;
+mod finish;
+mod insert;
+mod migrate;
+mod notify;
+mod push;
+mod read;
+mod sweep;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::PgConnection;
+use tokio::sync::watch;
+
+use crate::error::Result;
+use crate::job::{Attempt, Finish, Job, JobId, Settled};
+use crate::open::OpenOptions;
+use crate::push::{Push, Pushed};
+use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
+use crate::run::{Run, RunId};
+use crate::worker::{Claimed, NewWorker, Pull, Worker, WorkerId};
+use connect::Database;
+use notify::Notifier;
+
+/// The SQL of a verb, or of a part of one, by the name of its file.
+macro_rules! sql {
+    ($name:literal) => {
+        include_str!(concat!("../../sql/postgres/", $name, ".sql"))
+    };
+}
+pub(crate) use sql;
+
+/// Durable jobs in Postgres.
+#[derive(Debug)]
+pub struct PostgresQueue {
+    database: Database,
+    notifier: Notifier,
+}
+
+impl PostgresQueue {
+    /// Connects to `postgres://…`, refuses a server that cannot keep the queue's promises, and brings the
+    /// schema up to date.
+    pub async fn open(url: &str, options: &OpenOptions) -> Result<Self> {
+        let database = Database::open(url, options).await?;
+        let notifier = Notifier::start(&database);
+        Ok(Self { database, notifier })
+    }
+
+    /// The names of the migrations that the database still needs. Changes nothing.
+    pub async fn pending_migrations(url: &str) -> Result<Vec<String>> {
+        migrate::pending_names(url).await
+    }
+
+    /// Stores all of the pushes or none, inside the caller's own transaction: they exist when it commits,
+    /// which is also when waiting workers are woken.
+    ///
+    /// Refused outside of a transaction. A conflict with another transaction is the caller's to repeat.
+    pub async fn push_in(&self, connection: &mut PgConnection, pushes: Vec<Push>) -> Result<Vec<Pushed>> {
+        Ok(push::push_in(connection, &pushes).await?)
+    }
+}
+
+#[async_trait]
+impl Queue for PostgresQueue {
+    async fn push(&self, pushes: Vec<Push>) -> Result<Vec<Pushed>> {
+        let (pushed, ring) = self.database.retrying(|| push::push(&self.database, &pushes)).await?;
+        self.notifier.ring(ring);
+        Ok(pushed)
+    }
+
+    async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>> {
+        self.database.retrying(|| claim::pull(&self.database, &pull)).await
+    }
+
+    async fn finish(&self, batch: &[Finish]) -> Result<Vec<Settled>> {
+        let (settled, ring) = self.database.insisting(|| finish::finish(&self.database, batch)).await?;
+        self.notifier.ring(ring);
+        Ok(settled)
+    }
+
+    async fn cancel(&self, id: JobId) -> Result<()> {
+        let ring = self.database.retrying(|| admin::cancel(&self.database, id)).await?;
+        self.notifier.ring(ring);
+        Ok(())
+    }
+
+    async fn retry(&self, id: JobId) -> Result<()> {
+        let ring = self.database.retrying(|| admin::retry(&self.database, id)).await?;
+        self.notifier.ring(ring);
+        Ok(())
+    }
+
+    async fn delete(&self, id: JobId) -> Result<()> {
+        self.database.retrying(|| admin::delete(&self.database, id)).await
+    }
+
+    async fn clear(&self, filter: &JobFilter) -> Result<u64> {
+        admin::clear(&self.database, filter).await
+    }
+
+    async fn promote(&self) -> Result<Promoted> {
+        let promoted = sweep::promote(&self.database).await?;
+        self.notifier.ring(sweep::ring_of(&promoted));
+        Ok(promoted)
+    }
+
+    async fn reap(&self) -> Result<Reaped> {
+        let (reaped, ring) = self.database.retrying(|| sweep::reap(&self.database)).await?;
+        self.notifier.ring(ring);
+        self.database.retrying(|| sweep::fold_if_due(&self.database)).await?;
+        Ok(reaped)
+    }
+
+    async fn prune(&self, keep: Duration) -> Result<u64> {
+        sweep::prune(&self.database, keep).await
+    }
+
+    async fn get(&self, id: JobId) -> Result<Option<Job>> {
+        self.database.retrying(|| read::get(&self.database, id)).await
+    }
+
+    async fn attempts(&self, id: JobId) -> Result<Vec<Attempt>> {
+        self.database.retrying(|| read::attempts(&self.database, id)).await
+    }
+
+    async fn list(&self, filter: &JobFilter, page: Page) -> Result<Listed> {
+        self.database.retrying(|| read::list(&self.database, filter, page)).await
+    }
+
+    async fn counts(&self) -> Result<Vec<Count>> {
+        self.database.retrying(|| read::counts(&self.database)).await
+    }
+
+    async fn get_run(&self, id: &RunId) -> Result<Option<Run>> {
+        self.database.retrying(|| read::get_run(&self.database, id)).await
+    }
+
+    async fn register(&self, worker: NewWorker) -> Result<WorkerId> {
+        self.database.retrying(|| claim::register(&self.database, &worker)).await
+    }
+
+    async fn deregister(&self, id: WorkerId) -> Result<()> {
+        self.database.retrying(|| claim::deregister(&self.database, id)).await
+    }
+
+    async fn drain(&self, id: WorkerId) -> Result<bool> {
+        let (known, ring) = self.database.retrying(|| claim::drain(&self.database, id)).await?;
+        self.notifier.ring(ring);
+        Ok(known)
+    }
+
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        self.database.retrying(|| read::workers(&self.database)).await
+    }
+
+    async fn pulse(&self) -> Result<Box<dyn Pulse>> {
+        Ok(Box::new(beat::PostgresPulse::open(&self.database).await?))
+    }
+
+    fn wakes(&self) -> watch::Receiver<Wakes> {
+        self.notifier.listen()
+    }
+
+    async fn close(&self) {
+        self.notifier.stop().await;
+        self.database.close().await;
+    }
+}

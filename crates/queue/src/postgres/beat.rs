@@ -1,0 +1,102 @@
+//! The beat: a connection of its own, so that a busy pool cannot cost a worker its lease.
+
+use std::io;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::PgConnection;
+
+use super::connect::{Database, ms, statement};
+use super::failure::{Failure, Tried};
+use super::read::value;
+use super::sql;
+use crate::error::{QueueError, Result};
+use crate::job::JobId;
+use crate::queue::Pulse;
+use crate::worker::{Beat, BeatReply};
+
+pub(super) struct PostgresPulse {
+    database: Database,
+    /// Missing after an error: the next beat makes a new one.
+    connection: Option<PgConnection>,
+}
+
+impl PostgresPulse {
+    /// On the calling thread's runtime, to which the connection then belongs.
+    pub(super) async fn open(database: &Database) -> Result<Self> {
+        let connection = database.own_connection().await?;
+        Ok(Self { database: database.clone(), connection: Some(connection) })
+    }
+}
+
+#[async_trait]
+impl Pulse for PostgresPulse {
+    async fn beat(&mut self, beat: &Beat) -> Result<BeatReply> {
+        // Taken out while in use, so that a beat that fails or is dropped half-way leaves no half-read
+        // connection.
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.database.own_connection().await?,
+        };
+        let within = beat.lease.min(self.database.patience());
+        let answer = match send_within(&mut connection, beat, within).await {
+            Err(failure) if failure.is_lost_connection() => {
+                connection = self.database.own_connection().await?;
+                send_within(&mut connection, beat, within).await
+            }
+            Err(failure) if failure.is_conflict() => send_within(&mut connection, beat, within).await,
+            answer => answer,
+        };
+        let usable = match &answer {
+            Ok(_) | Err(Failure::Verb(_)) => true,
+            Err(Failure::Driver(_)) => false,
+        };
+        if usable {
+            self.connection = Some(connection);
+        }
+        Ok(answer?)
+    }
+}
+
+/// A network that swallows everything would let a beat wait for a quarter of an hour.
+async fn send_within(connection: &mut PgConnection, beat: &Beat, within: Duration) -> Tried<BeatReply> {
+    match tokio::time::timeout(within, send(connection, beat)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()).into()),
+    }
+}
+
+async fn send(connection: &mut PgConnection, beat: &Beat) -> Tried<BeatReply> {
+    let claims = &beat.claims;
+    let row = statement(sql!("beat"))
+        .bind(beat.worker.0)
+        .bind(ms(beat.lease))
+        .bind(beat.draining)
+        .bind(claims.iter().map(|claim| claim.job.0).collect::<Vec<_>>())
+        .bind(claims.iter().map(|claim| claim.fence.0).collect::<Vec<_>>())
+        .bind(
+            claims
+                .iter()
+                .map(|claim| claim.slot.map(|slot| i32::try_from(slot).unwrap_or(i32::MAX)))
+                .collect::<Vec<_>>(),
+        )
+        .bind(claims.iter().map(|claim| claim.progress).collect::<Vec<_>>())
+        .bind(
+            claims.iter().map(|claim| claim.checkpoint.as_ref().map(ToString::to_string)).collect::<Vec<_>>(),
+        )
+        .fetch_optional(&mut *connection)
+        .await?;
+    let Some(row) = row else { return Err(QueueError::WorkerGone.into()) };
+    let stranded = statement(sql!("beat_stranded"))
+        .bind(beat.worker.0)
+        .bind(ms(beat.lease))
+        .bind(claims.iter().map(|claim| claim.job.0).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?
+        .len();
+    if stranded > 0 {
+        tracing::warn!(jobs = stranded, "gave back jobs that were claimed but never arrived");
+    }
+    let refused: Vec<i64> = value(&row, "refused")?;
+    Ok(BeatReply { refused: refused.into_iter().map(JobId).collect(), drain: value(&row, "drain_asked")? })
+}

@@ -1,0 +1,82 @@
+//! Workers and what they claim: `register`, `pull`, `drain`, `deregister`.
+
+use sqlx::PgConnection;
+
+use super::connect::{Database, ms, statement};
+use super::failure::Tried;
+use super::read::{job, value};
+use super::sql;
+use crate::bell::Ring;
+use crate::error::QueueError;
+use crate::job::{Claim, DEADLINE_GRACE, Fence, JobId};
+use crate::worker::{Claimed, NewWorker, Pull, WorkerId};
+
+pub(super) async fn pull(database: &Database, pull: &Pull) -> Tried<Vec<Claimed>> {
+    let (lanes, jobs): (Vec<&str>, Vec<i64>) =
+        pull.lanes.iter().map(|(lane, slots)| (lane.as_str(), i64::from(*slots))).unzip();
+    let mut connection = database.connection().await?;
+    let rows = statement(sql!("pull"))
+        .bind(pull.worker.0)
+        .bind(lanes)
+        .bind(jobs)
+        .bind(&pull.kinds)
+        .bind(i64::try_from(pull.free_scratch_bytes).unwrap_or(i64::MAX))
+        .bind(ms(DEADLINE_GRACE))
+        .fetch_all(&mut *connection)
+        .await?;
+    let mut claimed = Vec::with_capacity(rows.len());
+    for row in &rows {
+        if !value::<bool>(row, "alive")? {
+            return Err(QueueError::WorkerGone.into());
+        }
+        if value::<Option<i64>>(row, "id")?.is_none() {
+            continue;
+        }
+        let job = job(row)?;
+        claimed.push(Claimed { claim: Claim::of(&job), job });
+    }
+    Ok(claimed)
+}
+
+pub(super) async fn register(database: &Database, worker: &NewWorker) -> Tried<WorkerId> {
+    let mut tx = database.begin().await?;
+    let row = statement(sql!("register"))
+        .bind(&worker.name)
+        .bind(&worker.host)
+        .bind(i64::from(worker.pid))
+        .bind(serde_json::to_string(&worker.slots).expect("a map of numbers is plain data"))
+        .bind(serde_json::to_string(&worker.kinds).expect("a list of names is plain data"))
+        .bind(ms(worker.lease))
+        .fetch_one(&mut *tx)
+        .await?;
+    let id = WorkerId(value(&row, "id")?);
+    if !worker.holding.is_empty() {
+        adopt(&mut tx, id, &worker.holding).await?;
+    }
+    tx.commit().await?;
+    Ok(id)
+}
+
+async fn adopt(connection: &mut PgConnection, worker: WorkerId, holding: &[(JobId, Fence)]) -> Tried<()> {
+    let (jobs, fences): (Vec<i64>, Vec<i64>) = holding.iter().map(|(job, fence)| (job.0, fence.0)).unzip();
+    statement(sql!("register_adopt"))
+        .bind(worker.0)
+        .bind(jobs)
+        .bind(fences)
+        .bind(ms(DEADLINE_GRACE))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn deregister(database: &Database, id: WorkerId) -> Tried<()> {
+    let mut connection = database.connection().await?;
+    statement(sql!("deregister")).bind(id.0).execute(&mut *connection).await?;
+    Ok(())
+}
+
+pub(super) async fn drain(database: &Database, id: WorkerId) -> Tried<(bool, Ring)> {
+    let mut connection = database.connection().await?;
+    let known = statement(sql!("drain")).bind(id.0).fetch_optional(&mut *connection).await?.is_some();
+    Ok((known, Ring { revoked: known, ..Ring::default() }))
+}

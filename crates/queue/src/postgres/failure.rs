@@ -1,0 +1,125 @@
+//! What the driver's errors mean to a caller.
+
+use std::fmt::Display;
+
+use crate::error::QueueError;
+
+/// An error inside the adapter: still the driver's, so that it can be told whether trying again may help.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Driver(sqlx::Error),
+    Verb(QueueError),
+}
+
+/// What a verb comes to before its failures are translated.
+pub(super) type Tried<T> = Result<T, Failure>;
+
+impl Failure {
+    /// Rolled back by the server for the sake of another transaction: nothing happened, and trying again is
+    /// the answer.
+    pub(super) fn is_conflict(&self) -> bool {
+        matches!(self.sqlstate().as_deref(), Some("40001" | "40P01"))
+    }
+
+    /// The connection broke, so nobody knows whether the last statement counts.
+    pub(super) fn is_lost_connection(&self) -> bool {
+        let Self::Driver(error) = self else { return false };
+        match error {
+            sqlx::Error::Database(_) => self.sqlstate().is_some_and(|state| is_gone(&state)),
+            error => matches!(
+                error,
+                sqlx::Error::Io(_)
+                    | sqlx::Error::Tls(_)
+                    | sqlx::Error::Protocol(_)
+                    | sqlx::Error::PoolTimedOut
+            ),
+        }
+    }
+
+    pub(super) fn is_outside_transaction(&self) -> bool {
+        self.sqlstate().as_deref() == Some("25P01")
+    }
+
+    fn sqlstate(&self) -> Option<String> {
+        let Self::Driver(sqlx::Error::Database(error)) = self else { return None };
+        error.code().map(|state| state.into_owned())
+    }
+}
+
+/// The server went away, is starting or stopping, or has no room for another connection.
+fn is_gone(sqlstate: &str) -> bool {
+    sqlstate.starts_with("08") || matches!(sqlstate, "57P01" | "57P02" | "57P03" | "53300")
+}
+
+/// A value from the database that cannot be read: a bug, or other hands.
+pub(super) fn unreadable(what: &str, why: impl Display) -> Failure {
+    Failure::Verb(QueueError::unexpected(format!("{what}: {why}")))
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl From<QueueError> for Failure {
+    fn from(error: QueueError) -> Self {
+        Self::Verb(error)
+    }
+}
+
+impl From<Failure> for QueueError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Verb(error) => error,
+            Failure::Driver(sqlx::Error::Database(error)) => {
+                of_server(error.code().unwrap_or_default().as_ref(), error.message())
+            }
+            Failure::Driver(sqlx::Error::PoolTimedOut) => {
+                Self::Unavailable { reason: "no connection to Postgres could be had in time".into() }
+            }
+            Failure::Driver(sqlx::Error::PoolClosed) => {
+                Self::Unavailable { reason: "this handle of the queue was closed".into() }
+            }
+            Failure::Driver(
+                error @ (sqlx::Error::Io(_)
+                | sqlx::Error::Tls(_)
+                | sqlx::Error::Protocol(_)
+                | sqlx::Error::WorkerCrashed),
+            ) => Self::Unavailable { reason: error.to_string() },
+            Failure::Driver(error) => Self::unexpected(error),
+        }
+    }
+}
+
+fn of_server(sqlstate: &str, message: &str) -> QueueError {
+    let reason = format!("{message} (SQLSTATE {sqlstate})");
+    match sqlstate {
+        // A lock that another process held for longer than our patience.
+        "55P03" => QueueError::Unavailable { reason },
+        "40001" | "40P01" => QueueError::Unavailable { reason },
+        "53100" => QueueError::Full { reason },
+        "25006" => QueueError::Unsuitable {
+            reason,
+            next_step: "connect to the primary server, as a role that may write".into(),
+        },
+        gone if is_gone(gone) => QueueError::Unavailable { reason },
+        _ => QueueError::Unexpected { reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_server_are_told_by_what_the_caller_can_do() {
+        assert!(of_server("40P01", "deadlock detected").is_transient());
+        assert!(of_server("55P03", "canceling statement due to lock timeout").is_transient());
+        assert!(of_server("57P01", "terminating connection").is_transient());
+        assert!(of_server("08006", "connection failure").is_transient());
+        assert!(matches!(of_server("53100", "no space left"), QueueError::Full { .. }));
+        assert!(matches!(of_server("25006", "read-only"), QueueError::Unsuitable { .. }));
+        assert!(matches!(of_server("42P01", "no table"), QueueError::Unexpected { .. }));
+    }
+}

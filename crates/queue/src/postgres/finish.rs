@@ -1,0 +1,182 @@
+//! `finish`: from running to history, or back into the queue.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use sqlx::PgConnection;
+
+use super::connect::{Database, ms, statement};
+use super::failure::Tried;
+use super::read::{parsed, value};
+use super::sql;
+use crate::bell::Ring;
+use crate::job::{AttemptOutcome, Finish, JobError, JobState, Settled};
+use crate::settle::Verdict;
+
+/// A job on its way to history.
+pub(super) struct Ending {
+    pub(super) id: i64,
+    /// The fence the job must have.
+    pub(super) fence: i64,
+    /// Refuse a job that this fence has settled before. Off for who holds the row's lock and has decided.
+    pub(super) guarded: bool,
+    pub(super) fence_after: i64,
+    pub(super) settled_after: i64,
+    pub(super) state: JobState,
+    pub(super) result: Option<String>,
+    pub(super) error: Option<String>,
+    pub(super) attempt: u32,
+    pub(super) lost: u32,
+    pub(super) slot: Option<u32>,
+}
+
+/// A job on its way back into the queue.
+pub(super) struct Return {
+    pub(super) id: i64,
+    pub(super) fence: i64,
+    pub(super) delay: Duration,
+    pub(super) attempt: u32,
+    pub(super) lost: u32,
+    pub(super) outcome: AttemptOutcome,
+    pub(super) error: Option<String>,
+    pub(super) slot: Option<u32>,
+}
+
+pub(super) async fn finish(database: &Database, batch: &[Finish]) -> Tried<(Vec<Settled>, Ring)> {
+    let (endings, returns) = sort_out(batch);
+    let (mut settled, ring) = settle(database, &endings, &returns).await?;
+    let unmatched: Vec<&Finish> =
+        batch.iter().filter(|finish| !settled.contains(&finish.claim.job.0)).collect();
+    if !unmatched.is_empty() {
+        settled.extend(settled_before(database, &unmatched).await?);
+    }
+    let answers = batch.iter().map(|finish| match settled.contains(&finish.claim.job.0) {
+        true => Settled::Accepted,
+        false => Settled::Refused,
+    });
+    Ok((answers.collect(), ring))
+}
+
+fn sort_out(batch: &[Finish]) -> (Vec<Ending>, Vec<Return>) {
+    let (mut endings, mut returns) = (Vec::new(), Vec::new());
+    for finish in batch {
+        let claim = &finish.claim;
+        let (id, fence, lost, slot) = (claim.job.0, claim.fence.0, claim.lost, claim.slot);
+        match finish.verdict() {
+            Verdict::Done { state, result, error } => endings.push(Ending {
+                id,
+                fence,
+                guarded: true,
+                fence_after: fence,
+                settled_after: fence,
+                state,
+                result: result.map(ToString::to_string),
+                error: error.map(error_json),
+                attempt: claim.attempt,
+                lost,
+                slot,
+            }),
+            Verdict::Back { delay, attempt, outcome, error } => {
+                let error = error.map(error_json);
+                returns.push(Return { id, fence, delay, attempt, lost, outcome, error, slot });
+            }
+        }
+    }
+    // Everyone locks jobs in order of id.
+    endings.sort_by_key(|ending| ending.id);
+    returns.sort_by_key(|back| back.id);
+    (endings, returns)
+}
+
+/// A batch that goes one way is one statement, which commits by itself: one round trip instead of three.
+async fn settle(database: &Database, endings: &[Ending], returns: &[Return]) -> Tried<(HashSet<i64>, Ring)> {
+    if returns.is_empty() {
+        let ended = end(&mut *database.connection().await?, endings).await?;
+        return Ok((ended, Ring::default()));
+    }
+    if endings.is_empty() {
+        return put_back(&mut *database.connection().await?, returns).await;
+    }
+    let mut tx = database.begin().await?;
+    let mut settled = end(&mut tx, endings).await?;
+    let (back, ring) = put_back(&mut tx, returns).await?;
+    tx.commit().await?;
+    settled.extend(back);
+    Ok((settled, ring))
+}
+
+/// Moves jobs to history; says which.
+pub(super) async fn end(connection: &mut PgConnection, endings: &[Ending]) -> Tried<HashSet<i64>> {
+    if endings.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let each = endings.iter();
+    let rows = statement(sql!("finish_done"))
+        .bind(each.clone().map(|ending| ending.id).collect::<Vec<_>>())
+        .bind(each.clone().map(|ending| ending.fence).collect::<Vec<_>>())
+        .bind(each.clone().map(|ending| ending.guarded).collect::<Vec<_>>())
+        .bind(each.clone().map(|ending| ending.fence_after).collect::<Vec<_>>())
+        .bind(each.clone().map(|ending| ending.settled_after).collect::<Vec<_>>())
+        .bind(each.clone().map(|ending| ending.state.as_str()).collect::<Vec<_>>())
+        .bind(each.clone().map(|ending| ending.result.as_deref()).collect::<Vec<_>>())
+        .bind(each.clone().map(|ending| ending.error.as_deref()).collect::<Vec<_>>())
+        .bind(each.clone().map(|ending| small(ending.attempt)).collect::<Vec<_>>())
+        .bind(each.clone().map(|ending| small(ending.lost)).collect::<Vec<_>>())
+        .bind(each.map(|ending| ending.slot.map(small)).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?;
+    rows.iter().map(|row| value(row, "id")).collect()
+}
+
+/// Puts jobs back into the queue; says which, and whom to wake.
+pub(super) async fn put_back(
+    connection: &mut PgConnection,
+    returns: &[Return],
+) -> Tried<(HashSet<i64>, Ring)> {
+    let (mut ids, mut ring) = (HashSet::new(), Ring::default());
+    if returns.is_empty() {
+        return Ok((ids, ring));
+    }
+    let each = returns.iter();
+    let rows = statement(sql!("finish_back"))
+        .bind(each.clone().map(|back| back.id).collect::<Vec<_>>())
+        .bind(each.clone().map(|back| back.fence).collect::<Vec<_>>())
+        .bind(each.clone().map(|back| ms(back.delay)).collect::<Vec<_>>())
+        .bind(each.clone().map(|back| small(back.attempt)).collect::<Vec<_>>())
+        .bind(each.clone().map(|back| small(back.lost)).collect::<Vec<_>>())
+        .bind(each.clone().map(|back| back.outcome.as_str()).collect::<Vec<_>>())
+        .bind(each.clone().map(|back| back.error.as_deref()).collect::<Vec<_>>())
+        .bind(each.map(|back| back.slot.map(small)).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?;
+    for row in &rows {
+        ids.insert(value(row, "id")?);
+        ring = ring.and(ring_of(parsed(row, "state")?));
+    }
+    Ok((ids, ring))
+}
+
+/// Whom a job that comes to this state concerns.
+pub(super) fn ring_of(state: JobState) -> Ring {
+    Ring { ready: state == JobState::Pending, scheduled: state == JobState::Scheduled, ..Ring::default() }
+}
+
+/// Of the claims that changed nothing, those that had settled their job before: only that answer was lost.
+async fn settled_before(database: &Database, unmatched: &[&Finish]) -> Tried<Vec<i64>> {
+    let mut connection = database.connection().await?;
+    let rows = statement(sql!("finish_settled"))
+        .bind(unmatched.iter().map(|finish| finish.claim.job.0).collect::<Vec<_>>())
+        .bind(unmatched.iter().map(|finish| finish.claim.fence.0).collect::<Vec<_>>())
+        .fetch_all(&mut *connection)
+        .await?;
+    rows.iter().map(|row| value(row, "id")).collect()
+}
+
+pub(super) fn error_json(error: &JobError) -> String {
+    serde_json::to_string(error).expect("an error is two strings")
+}
+
+/// Counters are far below this; the column is an INTEGER.
+fn small(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}

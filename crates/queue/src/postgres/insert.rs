@@ -1,0 +1,152 @@
+//! The rows of a push: jobs in one statement, and who already holds their unique keys.
+
+use std::collections::HashMap;
+
+use sqlx::PgConnection;
+
+use super::connect::statement;
+use super::failure::Tried;
+use super::finish::ring_of;
+use super::read::{parsed, value};
+use super::sql;
+use crate::bell::Ring;
+use crate::error::QueueError;
+use crate::job::{JobId, NewJob};
+use crate::push::Push;
+use crate::run::RunId;
+use crate::timestamp::Timestamp;
+
+/// How often a unique key may change hands while we look at who holds it.
+const LOOKS: u32 = 20;
+
+/// One job of a push, on its way into the table.
+pub(super) struct JobRow<'a> {
+    tenant: &'a str,
+    run: Option<&'a str>,
+    /// How far behind the push's time it stands in line.
+    fair_after_us: i64,
+    job: &'a NewJob,
+}
+
+/// What a pushed job came to.
+pub(super) struct Stored {
+    pub(super) id: JobId,
+    /// Not so when another job had its unique key.
+    pub(super) is_new: bool,
+}
+
+/// The jobs of a run stand behind each other by their cost, so that a long run does not stand before a short
+/// one that came later.
+pub(super) fn rows_of<'a>(push: &'a Push, run: Option<&'a RunId>) -> Vec<JobRow<'a>> {
+    let mut cost_us = 0;
+    let mut rows = Vec::with_capacity(push.jobs.len());
+    for job in &push.jobs {
+        rows.push(JobRow { tenant: &push.tenant, run: run.map(RunId::as_str), fair_after_us: cost_us, job });
+        if run.is_some() {
+            cost_us += i64::from(job.cost_ms) * 1_000;
+        }
+    }
+    rows
+}
+
+/// Stores jobs, in the order given. `None`: a live job has the same unique key.
+pub(super) async fn insert(
+    connection: &mut PgConnection,
+    rows: &[&JobRow<'_>],
+) -> Tried<Vec<(Option<i64>, Ring)>> {
+    let (each, job) = (rows.iter(), || rows.iter().map(|row| row.job));
+    let stored = statement(sql!("push"))
+        .bind(each.clone().map(|row| row.tenant).collect::<Vec<_>>())
+        .bind(each.clone().map(|row| row.run).collect::<Vec<_>>())
+        .bind(job().map(|job| job.step.as_deref()).collect::<Vec<_>>())
+        .bind(job().map(|job| job.kind.as_str()).collect::<Vec<_>>())
+        .bind(job().map(|job| job.lane.as_str()).collect::<Vec<_>>())
+        .bind(job().map(|job| i32::from(job.priority)).collect::<Vec<_>>())
+        .bind(each.map(|row| row.fair_after_us).collect::<Vec<_>>())
+        .bind(job().map(|job| job.run_at.map(Timestamp::to_datetime)).collect::<Vec<_>>())
+        .bind(job().map(|job| job.timeout_ms.map(u64::cast_signed)).collect::<Vec<_>>())
+        .bind(job().map(|job| i32::from(job.max_attempts)).collect::<Vec<_>>())
+        .bind(job().map(|job| i32::from(job.max_lost)).collect::<Vec<_>>())
+        .bind(job().map(|job| i64::from(job.backoff.base_ms)).collect::<Vec<_>>())
+        .bind(job().map(|job| i64::from(job.backoff.factor)).collect::<Vec<_>>())
+        .bind(job().map(|job| i64::from(job.backoff.cap_ms)).collect::<Vec<_>>())
+        .bind(job().map(|job| job.limit_key.as_deref()).collect::<Vec<_>>())
+        .bind(job().map(|job| job.unique_key.as_deref()).collect::<Vec<_>>())
+        .bind(job().map(|job| job.scratch_bytes.cast_signed()).collect::<Vec<_>>())
+        .bind(job().map(|job| i64::from(job.cost_ms)).collect::<Vec<_>>())
+        .bind(job().map(|job| job.payload.to_string()).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?;
+    stored.iter().map(|row| Ok((value(row, "id")?, ring_of(parsed(row, "state")?)))).collect()
+}
+
+/// Stores jobs, or finds those that already hold their unique keys.
+///
+/// First the insert, which waits for whoever is about to free or take the same key; then, in a statement that
+/// sees what they did, the look for a job that completed. In the other order one could complete in between,
+/// unseen.
+pub(super) async fn insert_unique(
+    connection: &mut PgConnection,
+    rows: &[JobRow<'_>],
+) -> Tried<(Vec<Stored>, Ring)> {
+    let mut found: Vec<Option<Stored>> = rows.iter().map(|_| None).collect();
+    let mut ring = Ring::default();
+    for _ in 0..LOOKS {
+        let open: Vec<usize> = (0..rows.len()).filter(|nth| found[*nth].is_none()).collect();
+        if open.is_empty() {
+            return Ok((found.into_iter().flatten().collect(), ring));
+        }
+        let batch: Vec<&JobRow<'_>> = open.iter().map(|nth| &rows[*nth]).collect();
+        let inserted = insert(connection, &batch).await?;
+        let ids: Vec<Option<i64>> = inserted.iter().map(|(id, _)| *id).collect();
+        let twins = twins(connection, &batch, &ids).await?;
+        for (at, nth) in open.into_iter().enumerate() {
+            found[nth] = match (twins.get(&at), ids[at]) {
+                (Some(twin), _) => Some(Stored { id: JobId(*twin), is_new: false }),
+                (None, Some(id)) => Some(Stored { id: JobId(id), is_new: true }),
+                // Its holder ended without completing since: the key is free again.
+                (None, None) => None,
+            };
+        }
+        ring = inserted.iter().fold(ring, |ring, (_, rung)| ring.and(*rung));
+    }
+    Err(QueueError::Unavailable { reason: "a unique key changes hands too fast to be pushed".into() }.into())
+}
+
+/// The jobs that hold the unique keys of a batch instead of its own, by place in the batch. Takes its own
+/// ones back.
+async fn twins(
+    connection: &mut PgConnection,
+    batch: &[&JobRow<'_>],
+    own: &[Option<i64>],
+) -> Tried<HashMap<usize, i64>> {
+    let unique: Vec<usize> = (0..batch.len()).filter(|at| batch[*at].job.unique_key.is_some()).collect();
+    if unique.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let each = unique.iter().map(|at| batch[*at]);
+    let rows = statement(sql!("push_twins"))
+        .bind(each.clone().map(|row| row.tenant).collect::<Vec<_>>())
+        .bind(each.clone().map(|row| row.job.kind.as_str()).collect::<Vec<_>>())
+        .bind(each.map(|row| row.job.unique_key.as_deref()).collect::<Vec<_>>())
+        .bind(unique.iter().map(|at| own[*at]).collect::<Vec<_>>())
+        .fetch_all(&mut *connection)
+        .await?;
+    let mut twins = HashMap::new();
+    for row in &rows {
+        let place = usize::try_from(value::<i64>(row, "nth")? - 1).ok().and_then(|nth| unique.get(nth));
+        if let Some(at) = place {
+            twins.insert(*at, value::<i64>(row, "id")?);
+        }
+    }
+    let undone: HashMap<i64, i64> = twins.iter().filter_map(|(at, twin)| Some((own[*at]?, *twin))).collect();
+    if !undone.is_empty() {
+        let ids: Vec<i64> = undone.keys().copied().collect();
+        statement(sql!("push_undo")).bind(ids).execute(connection).await?;
+    }
+    // A key that came twice in one push found its first use, which may be among the undone.
+    for twin in twins.values_mut() {
+        *twin = undone.get(twin).copied().unwrap_or(*twin);
+    }
+    Ok(twins)
+}

@@ -1,0 +1,159 @@
+//! Wake-ups: the bell of this process, and LISTEN/NOTIFY for the others.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sqlx::postgres::PgListener;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::connect::{Database, statement};
+use super::failure::Tried;
+use super::sql;
+use crate::bell::{Bell, Ring};
+use crate::queue::Wakes;
+
+const CHANNEL: &str = "telecine";
+/// At most one NOTIFY in this time: inside every push it would cost 2.6 times the throughput.
+const PAUSE: Duration = Duration::from_millis(5);
+const FIRST_RECONNECT: Duration = Duration::from_millis(100);
+const LAST_RECONNECT: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct Notifier {
+    bell: Arc<Bell>,
+    outbox: Arc<Outbox>,
+    database: Database,
+    runtime: Handle,
+    stop: CancellationToken,
+    /// Ends the tasks of a handle that was dropped without being closed.
+    _stop_on_drop: DropGuard,
+    tasks: Mutex<Tasks>,
+}
+
+#[derive(Debug, Default)]
+struct Tasks {
+    sender: Option<JoinHandle<()>>,
+    listener: Option<JoinHandle<()>>,
+}
+
+/// Rings that other processes have not been told of yet.
+#[derive(Debug, Default)]
+struct Outbox {
+    rings: AtomicU8,
+    filled: Notify,
+}
+
+impl Notifier {
+    pub(super) fn start(database: &Database) -> Self {
+        let (stop, outbox, runtime) = (CancellationToken::new(), Arc::<Outbox>::default(), Handle::current());
+        let sender = runtime.spawn(send(database.clone(), outbox.clone(), stop.clone()));
+        Self {
+            bell: Arc::new(Bell::new()),
+            outbox,
+            database: database.clone(),
+            runtime,
+            _stop_on_drop: stop.clone().drop_guard(),
+            stop,
+            tasks: Mutex::new(Tasks { sender: Some(sender), listener: None }),
+        }
+    }
+
+    /// After a commit: tells this process at once, and the others within a few milliseconds.
+    pub(super) fn ring(&self, ring: Ring) {
+        if ring.is_silent() {
+            return;
+        }
+        self.bell.ring(ring);
+        self.outbox.rings.fetch_or(ring.to_byte(), Ordering::AcqRel);
+        self.outbox.filled.notify_one();
+    }
+
+    /// The first listener starts LISTEN: a process that only pushes needs no connection for it.
+    pub(super) fn listen(&self) -> watch::Receiver<Wakes> {
+        let wakes = self.bell.listen();
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if tasks.listener.is_none() && !self.stop.is_cancelled() {
+            let listening = listen(self.database.clone(), self.bell.clone());
+            let stop = self.stop.clone();
+            tasks.listener = Some(self.runtime.spawn(async move {
+                stop.run_until_cancelled(listening).await;
+            }));
+        }
+        wakes
+    }
+
+    /// Sends what is left to send, and stops listening.
+    pub(super) async fn stop(&self) {
+        self.stop.cancel();
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in [tasks.sender, tasks.listener].into_iter().flatten() {
+            // A task that panicked has been told of by its panic.
+            let _ = task.await;
+        }
+    }
+}
+
+/// The leading edge goes out at once; what rings in the pause after it goes out together.
+async fn send(database: Database, outbox: Arc<Outbox>, stop: CancellationToken) {
+    while stop.run_until_cancelled(outbox.filled.notified()).await.is_some() {
+        flush(&database, &outbox).await;
+        if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+            break;
+        }
+    }
+    flush(&database, &outbox).await;
+}
+
+async fn flush(database: &Database, outbox: &Outbox) {
+    let rings = outbox.rings.swap(0, Ordering::AcqRel);
+    if rings == 0 {
+        return;
+    }
+    // Only a hint: who misses it polls.
+    if let Err(error) = notify(database, rings).await {
+        tracing::debug!(?error, "other processes could not be woken");
+    }
+}
+
+async fn notify(database: &Database, rings: u8) -> Tried<()> {
+    let mut connection = database.connection().await?;
+    statement(sql!("notify")).bind(rings.to_string()).execute(&mut *connection).await?;
+    Ok(())
+}
+
+/// Rings the bell for what other processes did, for as long as it is polled.
+async fn listen(database: Database, bell: Arc<Bell>) {
+    let pool = database.pool_of_one();
+    let mut pause = FIRST_RECONNECT;
+    loop {
+        match PgListener::connect_with(&pool).await {
+            Ok(listener) => {
+                if let Err(error) = follow(listener, &bell, &mut pause).await {
+                    tracing::debug!(%error, "lost the connection that listens for wake-ups");
+                }
+            }
+            Err(error) => tracing::debug!(%error, "cannot listen for wake-ups"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LAST_RECONNECT);
+    }
+}
+
+async fn follow(mut listener: PgListener, bell: &Bell, pause: &mut Duration) -> Result<(), sqlx::Error> {
+    listener.listen(CHANNEL).await?;
+    *pause = FIRST_RECONNECT;
+    // Whatever was rung before LISTEN began, or while the connection was down, was missed.
+    bell.ring(Ring::ALL);
+    loop {
+        match listener.try_recv().await? {
+            Some(notification) => {
+                bell.ring(notification.payload().parse().map_or(Ring::ALL, Ring::from_byte))
+            }
+            None => bell.ring(Ring::ALL),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! `push`: jobs that stand alone in one statement; keys, runs and unique jobs in one transaction.
+
+use std::collections::BTreeMap;
+
+use sqlx::PgConnection;
+
+use super::connect::{Database, ms, statement};
+use super::failure::{Failure, Tried, unreadable};
+use super::insert::{JobRow, Stored, insert, insert_unique, rows_of};
+use super::read::value;
+use super::sql;
+use crate::bell::Ring;
+use crate::error::QueueError;
+use crate::job::JobId;
+use crate::push::{KEEP_KEYS, Push, Pushed};
+use crate::run::RunId;
+
+pub(super) async fn push(database: &Database, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring)> {
+    pushes.iter().try_for_each(Push::check)?;
+    if pushes.is_empty() {
+        return Ok((Vec::new(), Ring::default()));
+    }
+    if pushes.iter().all(is_plain) {
+        return store_plain(&mut *database.connection().await?, pushes).await;
+    }
+    let mut tx = database.begin().await?;
+    let pushed = store(&mut tx, pushes).await?;
+    tx.commit().await?;
+    Ok(pushed)
+}
+
+/// Inside the caller's transaction, under a savepoint: a refused push leaves nothing in it.
+pub(super) async fn push_in(connection: &mut PgConnection, pushes: &[Push]) -> Tried<Vec<Pushed>> {
+    pushes.iter().try_for_each(Push::check)?;
+    if pushes.is_empty() {
+        return Ok(Vec::new());
+    }
+    save(connection).await?;
+    match store_and_notify(connection, pushes).await {
+        Ok(pushed) => {
+            sqlx::raw_sql(sql!("push_in_release")).execute(connection).await?;
+            Ok(pushed)
+        }
+        Err(failure) => {
+            sqlx::raw_sql(sql!("push_in_undo")).execute(&mut *connection).await?;
+            sqlx::raw_sql(sql!("push_in_release")).execute(connection).await?;
+            Err(failure)
+        }
+    }
+}
+
+async fn save(connection: &mut PgConnection) -> Tried<()> {
+    let saved = sqlx::raw_sql(sql!("push_in_savepoint")).execute(connection).await.map_err(Failure::from);
+    match saved {
+        Err(failure) if failure.is_outside_transaction() => {
+            Err(QueueError::invalid("push_in needs a connection inside a transaction: begin one first")
+                .into())
+        }
+        other => other.map(|_| ()),
+    }
+}
+
+async fn store_and_notify(connection: &mut PgConnection, pushes: &[Push]) -> Tried<Vec<Pushed>> {
+    let (pushed, ring) = match pushes.iter().all(is_plain) {
+        true => store_plain(connection, pushes).await?,
+        false => store(connection, pushes).await?,
+    };
+    if !ring.is_silent() {
+        statement(sql!("notify")).bind(ring.to_byte().to_string()).execute(connection).await?;
+    }
+    Ok(pushed)
+}
+
+/// Nothing of it can collide with anything.
+fn is_plain(push: &Push) -> bool {
+    push.idempotency_key.is_none()
+        && push.run.is_none()
+        && push.jobs.iter().all(|job| job.unique_key.is_none())
+}
+
+async fn store_plain(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring)> {
+    let rows: Vec<JobRow<'_>> = pushes.iter().flat_map(|push| rows_of(push, None)).collect();
+    let mut ring = Ring::default();
+    let mut ids = Vec::with_capacity(rows.len());
+    for (id, rung) in insert(connection, &rows.iter().collect::<Vec<_>>()).await? {
+        ids.push(JobId(id.ok_or_else(|| unreadable("push", "a job without a unique key was not stored"))?));
+        ring = ring.and(rung);
+    }
+    let mut ids = ids.into_iter();
+    let pushed = pushes
+        .iter()
+        .map(|push| Pushed { run: None, jobs: ids.by_ref().take(push.jobs.len()).collect(), replayed: false })
+        .collect();
+    Ok((pushed, ring))
+}
+
+/// What becomes of one push of a call.
+enum Fate {
+    /// It is stored, with this run if it has one.
+    New(Option<RunId>),
+    /// Its key was used before, for this.
+    Known(Pushed),
+    /// Its key is also that of an earlier push of the same call.
+    Repeats(usize),
+}
+
+async fn store(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring)> {
+    let fates = take_keys(connection, pushes).await?;
+    let rows: Vec<JobRow<'_>> = pushes
+        .iter()
+        .zip(&fates)
+        .flat_map(|(push, fate)| match fate {
+            Fate::New(run) => rows_of(push, run.as_ref()),
+            Fate::Known(_) | Fate::Repeats(_) => Vec::new(),
+        })
+        .collect();
+    let (stored, ring) = insert_unique(connection, &rows).await?;
+    let mut stored = stored.into_iter();
+    let (mut pushed, mut runs, mut keys): (Vec<Pushed>, Vec<_>, Vec<_>) =
+        (Vec::new(), Vec::new(), Vec::new());
+    for (push, fate) in pushes.iter().zip(fates) {
+        pushed.push(match fate {
+            Fate::New(run) => {
+                let jobs: Vec<Stored> = stored.by_ref().take(push.jobs.len()).collect();
+                if let Some(run) = &run {
+                    runs.push((run.clone(), push, jobs.iter().filter(|job| job.is_new).count()));
+                }
+                keys.extend(push.idempotency_key.as_deref().map(|_| pushed.len()));
+                Pushed { run, jobs: jobs.into_iter().map(|job| job.id).collect(), replayed: false }
+            }
+            Fate::Known(known) => known,
+            Fate::Repeats(earlier) => Pushed { replayed: true, ..pushed[earlier].clone() },
+        });
+    }
+    insert_runs(connection, &runs).await?;
+    fill_keys(connection, keys.into_iter().map(|nth| (&pushes[nth], &pushed[nth]))).await?;
+    Ok((pushed, ring))
+}
+
+/// Takes the idempotency keys before anything else, so that of two pushes with the same key one waits for the
+/// other.
+async fn take_keys(connection: &mut PgConnection, pushes: &[Push]) -> Tried<Vec<Fate>> {
+    let mut first_use = FirstUse::new();
+    let mut fates = Vec::with_capacity(pushes.len());
+    for (nth, push) in pushes.iter().enumerate() {
+        let Some(key) = push.idempotency_key.as_deref() else {
+            fates.push(new(push));
+            continue;
+        };
+        let hash = push.body_hash();
+        match first_use.get(&(push.tenant.as_str(), key)) {
+            Some((_, other)) if *other != hash => {
+                return Err(QueueError::KeyReused { key: key.into() }.into());
+            }
+            Some((earlier, _)) => fates.push(Fate::Repeats(*earlier)),
+            None => {
+                first_use.insert((&push.tenant, key), (nth, hash));
+                fates.push(new(push));
+            }
+        }
+    }
+    if !first_use.is_empty() {
+        for (nth, known) in known_keys(connection, &first_use).await? {
+            fates[nth] = Fate::Known(known);
+        }
+    }
+    Ok(fates)
+}
+
+fn new(push: &Push) -> Fate {
+    Fate::New(push.run.as_ref().map(|_| RunId::new()))
+}
+
+type FirstUse<'a> = BTreeMap<(&'a str, &'a str), (usize, Vec<u8>)>;
+
+/// Takes the keys that are free; says what the others were used for.
+async fn known_keys(connection: &mut PgConnection, wanted: &FirstUse<'_>) -> Tried<Vec<(usize, Pushed)>> {
+    let (tenants, keys): (Vec<&str>, Vec<&str>) = wanted.keys().copied().unzip();
+    let hashes: Vec<&[u8]> = wanted.values().map(|(_, hash)| hash.as_slice()).collect();
+    let taken = statement(sql!("push_keys"))
+        .bind(&tenants)
+        .bind(&keys)
+        .bind(hashes)
+        .bind(ms(KEEP_KEYS))
+        .fetch_all(&mut *connection)
+        .await?;
+    let mut others = wanted.clone();
+    for row in &taken {
+        others.remove(&(value::<&str>(row, "tenant")?, value::<&str>(row, "key")?));
+    }
+    if others.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (tenants, keys): (Vec<&str>, Vec<&str>) = others.keys().copied().unzip();
+    let rows = statement(sql!("push_known_keys")).bind(tenants).bind(keys).fetch_all(connection).await?;
+    let mut known = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let key = value::<&str>(row, "key")?;
+        let Some((nth, hash)) = others.get(&(value::<&str>(row, "tenant")?, key)) else { continue };
+        if value::<&[u8]>(row, "body_hash")? != hash.as_slice() {
+            return Err(QueueError::KeyReused { key: key.into() }.into());
+        }
+        let run = value::<Option<&str>>(row, "run")?.map(str::parse).transpose();
+        let jobs: Vec<i64> = value(row, "jobs")?;
+        known.push((
+            *nth,
+            Pushed {
+                run: run.map_err(|why| unreadable("run", why))?,
+                jobs: jobs.into_iter().map(JobId).collect(),
+                replayed: true,
+            },
+        ));
+    }
+    Ok(known)
+}
+
+async fn fill_keys<'a>(
+    connection: &mut PgConnection,
+    made: impl Iterator<Item = (&'a Push, &'a Pushed)>,
+) -> Tried<()> {
+    let made: Vec<_> = made.collect();
+    if made.is_empty() {
+        return Ok(());
+    }
+    let each = made.iter();
+    statement(sql!("push_fill_keys"))
+        .bind(each.clone().map(|(push, _)| push.tenant.as_str()).collect::<Vec<_>>())
+        .bind(each.clone().map(|(push, _)| push.idempotency_key.as_deref()).collect::<Vec<_>>())
+        .bind(each.clone().map(|(_, pushed)| pushed.run.as_ref().map(RunId::as_str)).collect::<Vec<_>>())
+        .bind(each.map(|(_, pushed)| array(&pushed.jobs)).collect::<Vec<_>>())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Ids as the text of an array, since arrays of different lengths cannot be bound as one.
+fn array(ids: &[JobId]) -> String {
+    let ids: Vec<String> = ids.iter().map(JobId::to_string).collect();
+    format!("{{{}}}", ids.join(","))
+}
+
+async fn insert_runs(connection: &mut PgConnection, runs: &[(RunId, &Push, usize)]) -> Tried<()> {
+    let new = || runs.iter().filter_map(|(id, push, jobs)| Some((id, push, push.run.as_ref()?, *jobs)));
+    if runs.is_empty() {
+        return Ok(());
+    }
+    statement(sql!("push_runs"))
+        .bind(new().map(|(id, ..)| id.as_str()).collect::<Vec<_>>())
+        .bind(new().map(|(_, push, ..)| push.tenant.as_str()).collect::<Vec<_>>())
+        .bind(new().map(|(_, _, run, _)| run.name.as_str()).collect::<Vec<_>>())
+        .bind(new().map(|(_, _, run, _)| run.external_id.as_deref()).collect::<Vec<_>>())
+        .bind(new().map(|(_, _, run, _)| run.meta.to_string()).collect::<Vec<_>>())
+        .bind(new().map(|(.., jobs)| i32::try_from(jobs).unwrap_or(i32::MAX)).collect::<Vec<_>>())
+        .execute(connection)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! Reading: `get`, `list`, `attempts`, `counts`, runs and workers.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use serde::de::DeserializeOwned;
+use sqlx::postgres::PgRow;
+use sqlx::{ColumnIndex, Decode, Postgres, Row, Type};
+use time::OffsetDateTime;
+
+use super::connect::{Database, statement};
+use super::failure::{Tried, unreadable};
+use super::sql;
+use crate::backoff::Backoff;
+use crate::job::{Attempt, Fence, Job, JobId, JobState};
+use crate::queue::{Count, JobFilter, Listed, Page};
+use crate::run::{Run, RunId};
+use crate::timestamp::Timestamp;
+use crate::worker::{Worker, WorkerId};
+
+pub(super) async fn get(database: &Database, id: JobId) -> Tried<Option<Job>> {
+    let mut connection = database.connection().await?;
+    let row = statement(sql!("get")).bind(id.0).fetch_optional(&mut *connection).await?;
+    row.as_ref().map(job).transpose()
+}
+
+pub(super) async fn list(database: &Database, filter: &JobFilter, page: Page) -> Tried<Listed> {
+    let limit = page.limit.clamp(1, Page::MAX_LIMIT);
+    let mut connection = database.connection().await?;
+    let rows = statement(sql!("list"))
+        .bind(page.before.map(|id| id.0))
+        .bind(states(filter))
+        .bind(filter.kind.as_deref())
+        .bind(filter.lane.as_deref())
+        .bind(filter.tenant.as_deref())
+        .bind(filter.run.as_ref().map(RunId::as_str))
+        // One more than the page holds tells whether there is another page.
+        .bind(i64::from(limit) + 1)
+        .fetch_all(&mut *connection)
+        .await?;
+    Ok(Listed::of(rows.iter().map(job).collect::<Tried<Vec<Job>>>()?, limit))
+}
+
+/// The states of a filter as the SQL files take them: NULL for all.
+pub(super) fn states(filter: &JobFilter) -> Option<Vec<&'static str>> {
+    (!filter.states.is_empty()).then(|| filter.states.iter().map(|state| state.as_str()).collect())
+}
+
+pub(super) async fn attempts(database: &Database, id: JobId) -> Tried<Vec<Attempt>> {
+    let mut connection = database.connection().await?;
+    let rows = statement(sql!("attempts")).bind(id.0).fetch_all(&mut *connection).await?;
+    rows.iter().map(|row| attempt(id, row)).collect()
+}
+
+fn attempt(job: JobId, row: &PgRow) -> Tried<Attempt> {
+    Ok(Attempt {
+        job,
+        fence: Fence(value(row, "fence")?),
+        generation: number(row, "generation")?,
+        worker: value::<Option<i64>>(row, "worker")?.map(WorkerId),
+        slot: optional_number(row, "slot")?,
+        started_at: instant(row, "started_at")?,
+        ended_at: instant(row, "ended_at")?,
+        outcome: parsed(row, "outcome")?,
+        error: optional_json(row, "error")?,
+    })
+}
+
+pub(super) async fn counts(database: &Database) -> Tried<Vec<Count>> {
+    let mut connection = database.connection().await?;
+    let rows = statement(sql!("counts")).fetch_all(&mut *connection).await?;
+    let mut counts = rows.iter().map(count).collect::<Tried<Vec<Count>>>()?;
+    // Here and not in SQL: the database would sort by its own collation.
+    counts.sort();
+    Ok(counts)
+}
+
+fn count(row: &PgRow) -> Tried<Count> {
+    Ok(Count {
+        lane: value(row, "lane")?,
+        kind: value(row, "kind")?,
+        state: parsed(row, "state")?,
+        jobs: big_number(row, "jobs")?,
+    })
+}
+
+pub(super) async fn get_run(database: &Database, id: &RunId) -> Tried<Option<Run>> {
+    let mut connection = database.connection().await?;
+    let row = statement(sql!("get_run")).bind(id.as_str()).fetch_optional(&mut *connection).await?;
+    row.as_ref().map(run).transpose()
+}
+
+fn run(row: &PgRow) -> Tried<Run> {
+    Ok(Run {
+        id: parsed(row, "id")?,
+        tenant: value(row, "tenant")?,
+        name: value(row, "name")?,
+        external_id: value(row, "external_id")?,
+        state: parsed(row, "state")?,
+        generation: number(row, "generation")?,
+        meta: json(row, "meta")?,
+        jobs_total: number(row, "jobs_total")?,
+        jobs_left: number(row, "jobs_left")?,
+        jobs_failed: number(row, "jobs_failed")?,
+        jobs_cancelled: number(row, "jobs_cancelled")?,
+        created_at: instant(row, "created_at")?,
+        started_at: optional_instant(row, "started_at")?,
+        finished_at: optional_instant(row, "finished_at")?,
+    })
+}
+
+pub(super) async fn workers(database: &Database) -> Tried<Vec<Worker>> {
+    let mut connection = database.connection().await?;
+    let rows = statement(sql!("workers")).fetch_all(&mut *connection).await?;
+    rows.iter().map(worker).collect()
+}
+
+fn worker(row: &PgRow) -> Tried<Worker> {
+    Ok(Worker {
+        id: WorkerId(value(row, "id")?),
+        name: value(row, "name")?,
+        host: value(row, "host")?,
+        pid: narrow("pid", value::<i64>(row, "pid")?)?,
+        slots: json::<BTreeMap<String, u32>>(row, "slots")?,
+        kinds: json::<Vec<String>>(row, "kinds")?,
+        running: narrow("running", value::<i64>(row, "running")?)?,
+        draining: value(row, "draining")?,
+        alive: value(row, "alive")?,
+        started_at: instant(row, "started_at")?,
+        seen_at: instant(row, "seen_at")?,
+    })
+}
+
+/// A job out of a row with the columns of `get.sql`.
+pub(super) fn job(row: &PgRow) -> Tried<Job> {
+    Ok(Job {
+        id: JobId(value(row, "id")?),
+        tenant: value(row, "tenant")?,
+        run: optional_parsed(row, "run")?,
+        step: value(row, "step")?,
+        kind: value(row, "kind")?,
+        lane: value(row, "lane")?,
+        priority: narrow("priority", value::<i32>(row, "priority")?)?,
+        state: parsed::<JobState>(row, "state")?,
+        payload: json(row, "payload")?,
+        run_at: optional_instant(row, "run_at")?,
+        generation: number(row, "generation")?,
+        attempt: number(row, "attempt")?,
+        max_attempts: number(row, "max_attempts")?,
+        lost: number(row, "lost")?,
+        max_lost: number(row, "max_lost")?,
+        backoff: backoff(row)?,
+        timeout_ms: value::<Option<i64>>(row, "timeout_ms")?
+            .map(|ms| narrow("timeout_ms", ms))
+            .transpose()?,
+        unique_key: value(row, "unique_key")?,
+        limit_key: value(row, "limit_key")?,
+        fence: Fence(value(row, "fence")?),
+        worker: value::<Option<i64>>(row, "worker")?.map(WorkerId),
+        slot: optional_number(row, "slot")?,
+        progress: value(row, "progress")?,
+        checkpoint: optional_json(row, "checkpoint")?,
+        result: optional_json(row, "result")?,
+        error: optional_json(row, "error")?,
+        created_at: instant(row, "created_at")?,
+        claimed_at: optional_instant(row, "claimed_at")?,
+        finished_at: optional_instant(row, "finished_at")?,
+    })
+}
+
+pub(super) fn backoff(row: &PgRow) -> Tried<Backoff> {
+    Ok(Backoff {
+        base_ms: narrow("backoff_base_ms", value::<i64>(row, "backoff_base_ms")?)?,
+        factor: narrow("backoff_factor", value::<i64>(row, "backoff_factor")?)?,
+        cap_ms: narrow("backoff_cap_ms", value::<i64>(row, "backoff_cap_ms")?)?,
+    })
+}
+
+pub(super) fn value<'r, T>(row: &'r PgRow, column: &str) -> Tried<T>
+where
+    T: Decode<'r, Postgres> + Type<Postgres>,
+    for<'a> &'a str: ColumnIndex<PgRow>,
+{
+    Ok(row.try_get(column)?)
+}
+
+pub(super) fn number(row: &PgRow, column: &str) -> Tried<u32> {
+    narrow(column, value::<i32>(row, column)?)
+}
+
+pub(super) fn big_number(row: &PgRow, column: &str) -> Tried<u64> {
+    narrow(column, value::<i64>(row, column)?)
+}
+
+pub(super) fn parsed<T: FromStr<Err = String>>(row: &PgRow, column: &str) -> Tried<T> {
+    value::<&str>(row, column)?.parse().map_err(|why| unreadable(column, why))
+}
+
+fn optional_number(row: &PgRow, column: &str) -> Tried<Option<u32>> {
+    value::<Option<i32>>(row, column)?.map(|number| narrow(column, number)).transpose()
+}
+
+fn optional_parsed<T: FromStr<Err = String>>(row: &PgRow, column: &str) -> Tried<Option<T>> {
+    value::<Option<&str>>(row, column)?
+        .map(|text| text.parse().map_err(|why| unreadable(column, why)))
+        .transpose()
+}
+
+fn narrow<W, N: TryFrom<W>>(what: &str, wide: W) -> Tried<N>
+where
+    N::Error: std::fmt::Display,
+{
+    N::try_from(wide).map_err(|why| unreadable(what, why))
+}
+
+fn json<T: DeserializeOwned>(row: &PgRow, column: &str) -> Tried<T> {
+    serde_json::from_str(value(row, column)?).map_err(|why| unreadable(column, why))
+}
+
+fn optional_json<T: DeserializeOwned>(row: &PgRow, column: &str) -> Tried<Option<T>> {
+    let text: Option<&str> = value(row, column)?;
+    text.map(|text| serde_json::from_str(text).map_err(|why| unreadable(column, why))).transpose()
+}
+
+fn instant(row: &PgRow, column: &str) -> Tried<Timestamp> {
+    Ok(value::<OffsetDateTime>(row, column)?.into())
+}
+
+fn optional_instant(row: &PgRow, column: &str) -> Tried<Option<Timestamp>> {
+    Ok(value::<Option<OffsetDateTime>>(row, column)?.map(Timestamp::from))
+}
