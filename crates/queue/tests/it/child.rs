@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use telecine_queue::{Failure, Job, JobContext, Kind, Kinds, Push, Queue, Runtime, open};
+use telecine_queue::{Failure, Job, JobContext, Kind, Kinds, Push, Queue, Runtime, WorkerOptions, open};
 
 use crate::ground::{brisk, work};
 
@@ -20,7 +20,7 @@ const ROLE: &str = "TELECINE_TEST_CHILD";
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Role {
     /// Runs jobs until it is told to drain (a line on its standard input) or killed.
-    Worker { url: String, slots: u32, log: String },
+    Worker { url: String, slots: u32, lease_ms: u64, log: String },
     /// Pushes `jobs` jobs one by one, each under the idempotency key of its number, and says which were accepted.
     Pusher { url: String, from: u64, to: u64 },
 }
@@ -102,17 +102,19 @@ pub(crate) fn main_if_child() -> Option<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         match role {
-            Role::Worker { url, slots, log } => be_worker(&url, slots, &log).await,
+            Role::Worker { url, slots, lease_ms, log } => {
+                be_worker(&url, slots, Duration::from_millis(lease_ms), &log).await;
+            }
             Role::Pusher { url, from, to } => be_pusher(&url, from, to).await,
         }
     });
     Some(ExitCode::SUCCESS)
 }
 
-async fn be_worker(url: &str, slots: u32, log: &str) {
+async fn be_worker(url: &str, slots: u32, lease: Duration, log: &str) {
     let queue: Arc<dyn Queue> = open(url).await.expect("the database opens");
     let kinds = Kinds::new().with(Note { log: log.to_owned() }).with(Hold).with(Abort { log: log.to_owned() });
-    let worker = Arc::new(Runtime::start(queue, kinds, brisk(slots)).await.expect("the worker starts"));
+    let worker = Arc::new(Runtime::start(queue, kinds, WorkerOptions { lease, ..brisk(slots) }).await.expect("the worker starts"));
     let drained = Arc::clone(&worker);
     std::thread::spawn(move || {
         let mut line = String::new();

@@ -216,7 +216,7 @@ pub(super) async fn a_claim_whose_answer_never_arrived_goes_back(ground: Arc<Gro
     assert_eq!(running.state, JobState::Running, "it may still be on its way");
     let pulse = tokio::sync::Mutex::new(pulse);
     let job = eventually("the stranded job goes back", || async {
-        let beat = Beat { lease: Duration::from_millis(1), ..beat_of(worker, vec![claim_beat(&held)]) };
+        let beat = Beat { lease: Duration::from_millis(500), ..beat_of(worker, vec![claim_beat(&held)]) };
         pulse.lock().await.beat(&beat).await.expect("beat");
         queue.get(stranded).await.expect("get").filter(|job| job.state == JobState::Pending)
     })

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -19,7 +20,12 @@ impl Ground {
     }
 
     fn worker(&self, slots: u32) -> Process {
-        Process::start(&Role::Worker { url: self.url.clone(), slots, log: self.log() })
+        Process::start(&self.worker_role(slots, LEASE))
+    }
+
+    fn worker_role(&self, slots: u32, lease: Duration) -> Role {
+        let lease_ms = lease.as_millis().try_into().expect("a short lease");
+        Role::Worker { url: self.url.clone(), slots, lease_ms, log: self.log() }
     }
 
     /// How often each job ran, by what the workers wrote down.
@@ -52,7 +58,9 @@ pub(super) async fn eight_processes_run_twenty_thousand_jobs_exactly_once(ground
         push_all(&queue, (0..1_000).map(|n| work(thousand * 1_000 + n))).await;
     }
 
-    let mut workers: Vec<Process> = (0..8).map(|_| ground.worker(10)).collect();
+    // A lease that holds on the busiest machine: this is about claims, and a lost lease would rightly run a job again.
+    let role = ground.worker_role(10, Duration::from_secs(60));
+    let mut workers: Vec<Process> = (0..8).map(|_| Process::start(&role)).collect();
     let counts = wait_until_none_is_live(&queue).await;
     workers.iter_mut().for_each(Process::drain);
 
@@ -139,7 +147,7 @@ pub(super) async fn a_stopped_worker_changes_nothing_when_it_wakes_up(ground: Ar
 /// A process that is stopped in the middle of a commit keeps SQLite's write lock, and nobody can do anything; that is
 /// not the case this test is about.
 async fn stop_between_transactions(ground: &Ground, sleeper: &Process) {
-    let impatient = OpenOptions { patience: std::time::Duration::from_millis(100), ..OpenOptions::default() };
+    let impatient = OpenOptions { patience: Duration::from_millis(100), ..OpenOptions::default() };
     let probe = open_with(&ground.url, &impatient).await.expect("open");
     eventually("the worker is stopped between two transactions", || async {
         sleeper.signal(Signal::STOP);
@@ -257,8 +265,7 @@ pub(super) async fn a_jump_of_the_clock_changes_no_lease(ground: Arc<Ground>) {
     let shift = ground.folder.path().join("shift").display().to_string();
     std::fs::write(&shift, "0").expect("write");
     let id = push_one(&queue, ground.hold()).await;
-    let role = Role::Worker { url: ground.url.clone(), slots: 1, log: ground.log() };
-    let mut jumper = Process::start_with(&role, &[("LD_PRELOAD", &shim), ("CLOCK_SHIFT_FILE", &shift)]);
+    let mut jumper = Process::start_with(&ground.worker_role(1, LEASE), &[("LD_PRELOAD", &shim), ("CLOCK_SHIFT_FILE", &shift)]);
     let before = wait_for_state(&queue, id, JobState::Running).await;
     let steady = crate::ground::start(&queue, telecine_queue::Kinds::new().with(Idle), brisk(1)).await;
 
