@@ -33,7 +33,8 @@ impl Backoff {
     }
 
     fn delay_spread_by(&self, failures: u32, spread: f64) -> Duration {
-        let grown = f64::from(self.base_ms) * f64::from(self.factor).powf(f64::from(failures.saturating_sub(1)));
+        let grown =
+            f64::from(self.base_ms) * f64::from(self.factor).powf(f64::from(failures.saturating_sub(1)));
         let capped = grown.min(f64::from(self.cap_ms));
         Duration::from_secs_f64(capped * (0.5 + spread) / 1_000.0)
     }

@@ -38,12 +38,7 @@ impl Ring {
     }
 
     pub(crate) fn from_byte(byte: u8) -> Self {
-        Self {
-            ready: byte & 1 != 0,
-            scheduled: byte & 2 != 0,
-            revoked: byte & 4 != 0,
-            died: byte & 8 != 0,
-        }
+        Self { ready: byte & 1 != 0, scheduled: byte & 2 != 0, revoked: byte & 4 != 0, died: byte & 8 != 0 }
     }
 }
 

@@ -362,13 +362,21 @@ impl Claim {
 /// How a claim ends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    Complete { result: Value },
+    Complete {
+        result: Value,
+    },
     /// Try again after the job's backoff, until its attempts are spent.
-    Fail { error: JobError },
+    Fail {
+        error: JobError,
+    },
     /// No attempt can mend this (bad input, say).
-    FailForGood { error: JobError },
+    FailForGood {
+        error: JobError,
+    },
     /// Not now: try again after this long, at no cost of an attempt.
-    Snooze { delay: Duration },
+    Snooze {
+        delay: Duration,
+    },
     /// Give the job back as it was, at once and at no cost: the worker is leaving.
     Release,
 }

@@ -52,7 +52,11 @@ pub(crate) fn pending<'a>(known: &'a [Migration], applied: &[(i64, String)]) -> 
 pub(crate) fn refuse_pending(pending: &[Migration]) -> Result<()> {
     let Some(last) = pending.last() else { return Ok(()) };
     Err(QueueError::Schema {
-        reason: format!("the database's schema lacks {} step(s), up to version {}", pending.len(), last.version),
+        reason: format!(
+            "the database's schema lacks {} step(s), up to version {}",
+            pending.len(),
+            last.version
+        ),
         next_step: "run `telecine migrate`".into(),
     })
 }

@@ -14,7 +14,10 @@ use crate::timestamp::Timestamp;
 pub struct RunId(String);
 
 impl RunId {
-    #[expect(clippy::new_without_default, reason = "each call makes another id; a default would suggest otherwise")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "each call makes another id; a default would suggest otherwise"
+    )]
     pub fn new() -> Self {
         Self(format!("run_{}", Ulid::generate()))
     }
@@ -35,7 +38,11 @@ impl std::str::FromStr for RunId {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let is_run = text.strip_prefix("run_").is_some_and(|ulid| Ulid::from_string(ulid).is_ok());
-        if is_run { Ok(Self(text.into())) } else { Err(format!("`{text}` is not a run id such as run_{}", Ulid::nil())) }
+        if is_run {
+            Ok(Self(text.into()))
+        } else {
+            Err(format!("`{text}` is not a run id such as run_{}", Ulid::nil()))
+        }
     }
 }
 
@@ -107,7 +114,10 @@ impl std::str::FromStr for RunState {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| format!("`{text}` is not a run state"))
+        Self::ALL
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| format!("`{text}` is not a run state"))
     }
 }
 

@@ -114,7 +114,9 @@ pub struct Runtime {
 enum Phase {
     Working,
     /// Nothing new is claimed; what runs may go on until then.
-    Draining { until: Instant },
+    Draining {
+        until: Instant,
+    },
     /// What runs is told to stop.
     Stopping,
     /// Every slot is empty.
@@ -325,7 +327,10 @@ impl Tally {
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("id", &self.worker()).field("lanes", &self.lanes).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("id", &self.worker())
+            .field("lanes", &self.lanes)
+            .finish_non_exhaustive()
     }
 }
 

@@ -132,11 +132,9 @@ async fn free(connection: &mut PgConnection, held: &[Taken], reaped: &mut Reaped
                 ring =
                     ring.and(Ring { ready: delay.is_zero(), scheduled: !delay.is_zero(), ..Ring::default() });
             }
-            Loss::Poison { error } => poisoned.push(Ending {
-                attempt: job.attempt.saturating_sub(1),
-                lost,
-                ..job.ending(&error)
-            }),
+            Loss::Poison { error } => {
+                poisoned.push(Ending { attempt: job.attempt.saturating_sub(1), lost, ..job.ending(&error) })
+            }
         }
     }
     (reaped.freed, reaped.poisoned) = (freed.len() as u64, poisoned.len() as u64);

@@ -163,7 +163,9 @@ impl Held {
     pub(super) fn keep(&self, unsent: Vec<ClaimBeat>) {
         let claims = self.lock();
         for beat in unsent {
-            let Some(claim) = claims.get(&beat.job).filter(|claim| claim.fence == beat.fence) else { continue };
+            let Some(claim) = claims.get(&beat.job).filter(|claim| claim.fence == beat.fence) else {
+                continue;
+            };
             let mut news = claim.lock();
             news.slot = news.slot.or(beat.slot);
             news.progress = news.progress.or(beat.progress);

@@ -84,7 +84,10 @@ impl Shared {
     fn tally(&self, finish: &Finish, settled: Settled) {
         let count = match (settled, finish.outcome()) {
             (Settled::Refused, _) => {
-                tracing::info!(job.id = finish.job().0, "outcome refused: another claim owns the job, or it was cancelled");
+                tracing::info!(
+                    job.id = finish.job().0,
+                    "outcome refused: another claim owns the job, or it was cancelled"
+                );
                 &self.tally.refused
             }
             (Settled::Accepted, Outcome::Complete { .. }) => &self.tally.completed,

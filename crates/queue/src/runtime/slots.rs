@@ -51,7 +51,10 @@ impl SlotTable {
     /// Free slots by lane.
     pub(super) fn free(&self) -> BTreeMap<String, u32> {
         let free = self.lock();
-        free.iter().filter(|(_, slots)| !slots.is_empty()).map(|(lane, slots)| (lane.clone(), slots.len() as u32)).collect()
+        free.iter()
+            .filter(|(_, slots)| !slots.is_empty())
+            .map(|(lane, slots)| (lane.clone(), slots.len() as u32))
+            .collect()
     }
 
     pub(super) fn take(&self, lane: &str) -> Option<u32> {

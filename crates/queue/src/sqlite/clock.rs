@@ -14,7 +14,9 @@ pub(super) fn boottime_ms() -> i64 {
 
 /// Which boot that is counted from. A lease of another boot has ended.
 pub(super) fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_default()
 }
 
 /// Microseconds of UTC as they were when this process started, carried on by the boot time: the place of a new job

@@ -10,8 +10,11 @@ use crate::error::{QueueError, Result};
 use crate::migration::{Migration, pending, refuse_pending};
 use crate::open::OpenOptions;
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "0001_queue", sql: include_str!("../../migrations/sqlite/0001_queue.sql") }];
+const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "0001_queue",
+    sql: include_str!("../../migrations/sqlite/0001_queue.sql"),
+}];
 
 /// 3.51.3 mends a race of WAL resets that could corrupt a database shared by several processes.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -67,13 +70,14 @@ pub(super) async fn off_the_runtime<T: Send + 'static>(
 
 fn open_file(path: &Path, flags: OpenFlags) -> Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(|error| match error.sqlite_error_code() {
-        Some(ErrorCode::CannotOpen) => QueueError::Unsuitable {
-            reason: format!("cannot open {}", path.display()),
-            next_step: "check that its folder exists and that this user may write there".into(),
-        },
-        _ => db(error),
-    })?;
+    let connection =
+        Connection::open_with_flags(path, flags).map_err(|error| match error.sqlite_error_code() {
+            Some(ErrorCode::CannotOpen) => QueueError::Unsuitable {
+                reason: format!("cannot open {}", path.display()),
+                next_step: "check that its folder exists and that this user may write there".into(),
+            },
+            _ => db(error),
+        })?;
     connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
     Ok(connection)
 }
@@ -88,8 +92,7 @@ fn keep_private(path: &Path) {
 }
 
 fn configure(connection: &Connection) -> Result<()> {
-    let mode: String =
-        connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(db)?;
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(db)?;
     if mode != "wal" {
         return Err(QueueError::Unsuitable {
             reason: format!("the database stays in journal mode `{mode}`"),
@@ -145,7 +148,9 @@ fn applied(connection: &Connection) -> Result<Vec<(i64, String)>> {
     // Asked as a query: `table_exists` answers from a schema that the connection may have read before another
     // process migrated.
     let known: bool = connection
-        .query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'schema_version')", [], |row| row.get(0))
+        .query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'schema_version')", [], |row| {
+            row.get(0)
+        })
         .map_err(db)?;
     if !known {
         return Ok(Vec::new());
@@ -178,7 +183,10 @@ fn refuse_network_file_system(path: &Path) -> Result<()> {
     match network_file_system(&mounts, &folder) {
         None => Ok(()),
         Some(kind) => Err(QueueError::Unsuitable {
-            reason: format!("{} is on a network file system ({kind}), where SQLite can corrupt its file", folder.display()),
+            reason: format!(
+                "{} is on a network file system ({kind}), where SQLite can corrupt its file",
+                folder.display()
+            ),
             next_step: "use a local disk, or a Postgres database (postgres://…)".into(),
         }),
     }
@@ -187,8 +195,25 @@ fn refuse_network_file_system(path: &Path) -> Result<()> {
 /// The type of the network file system that `folder` is on, from the text of `/proc/self/mountinfo`.
 fn network_file_system<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
     const REMOTE: [&str; 19] = [
-        "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "lustre", "afs", "gfs2", "ocfs2", "glusterfs", "beegfs",
-        "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.juicefs",
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "9p",
+        "ceph",
+        "lustre",
+        "afs",
+        "gfs2",
+        "ocfs2",
+        "glusterfs",
+        "beegfs",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "fuse.s3fs",
+        "fuse.rclone",
+        "fuse.gcsfuse",
+        "fuse.juicefs",
     ];
     let (_, kind) = mounts
         .lines()
@@ -225,10 +250,12 @@ pub(super) fn db(error: rusqlite::Error) -> QueueError {
         Some(ErrorCode::SystemIoFailure) => QueueError::Unavailable { reason },
         Some(ErrorCode::DiskFull) => QueueError::Full { reason },
         // WAL needs to write beside the file even to read it: a read-only folder shows as "cannot open".
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => QueueError::Unsuitable {
-            reason: "the SQLite file cannot be written".into(),
-            next_step: "let this user write the file and its folder".into(),
-        },
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+            QueueError::Unsuitable {
+                reason: "the SQLite file cannot be written".into(),
+                next_step: "let this user write the file and its folder".into(),
+            }
+        }
         Some(ErrorCode::NotADatabase) => QueueError::Unsuitable {
             reason: "the file is not a SQLite database".into(),
             next_step: "choose another file name for the queue".into(),

@@ -113,7 +113,12 @@ struct Live {
 
 fn live(tx: &Tx<'_>, id: JobId) -> Result<Option<Live>> {
     tx.first(sql!("live"), [id.0], |row| {
-        Ok(Live { standing: Standing::read(row)?, fence: row.get(4)?, attempt: row.get(5)?, lost: row.get(6)? })
+        Ok(Live {
+            standing: Standing::read(row)?,
+            fence: row.get(4)?,
+            attempt: row.get(5)?,
+            lost: row.get(6)?,
+        })
     })
 }
 

@@ -35,7 +35,9 @@ impl Settlement {
             Verdict::Done { state, result, error } => {
                 (claim.attempt, error, End::Done { state, result: result.map(ToString::to_string) })
             }
-            Verdict::Back { delay, attempt, outcome, error } => (attempt, error, End::Back { delay, outcome }),
+            Verdict::Back { delay, attempt, outcome, error } => {
+                (attempt, error, End::Back { delay, outcome })
+            }
         };
         Self {
             id: claim.job,

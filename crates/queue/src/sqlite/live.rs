@@ -178,7 +178,9 @@ impl Live {
         let own = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         entries
-            .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("worker-")?.parse().ok().map(WorkerId))
+            .filter_map(|entry| {
+                entry.file_name().to_str()?.strip_prefix("worker-")?.parse().ok().map(WorkerId)
+            })
             .any(|id| !own.contains_key(&id) && self.has_died(id))
     }
 }
@@ -206,5 +208,8 @@ fn listen_until_closed(socket: &UnixDatagram, watcher: &Connection, live: &Weak<
 
 /// Changes when another connection has committed.
 fn data_version(connection: &Connection) -> Option<i64> {
-    connection.prepare_cached("PRAGMA data_version").and_then(|mut look| look.query_row([], |row| row.get(0))).ok()
+    connection
+        .prepare_cached("PRAGMA data_version")
+        .and_then(|mut look| look.query_row([], |row| row.get(0)))
+        .ok()
 }

@@ -36,7 +36,8 @@ fn known(tx: &Tx<'_>, push: &Push, key: &str) -> Result<Option<Pushed>> {
     if body_hash != push.body_hash() {
         return Err(QueueError::KeyReused { key: key.to_owned() });
     }
-    let run = run.map(|run| run.parse()).transpose().map_err(|error: String| QueueError::unexpected(error))?;
+    let run =
+        run.map(|run| run.parse()).transpose().map_err(|error: String| QueueError::unexpected(error))?;
     let jobs = serde_json::from_str(&jobs).map_err(QueueError::unexpected)?;
     Ok(Some(Pushed { run, jobs, replayed: true }))
 }

@@ -101,7 +101,8 @@ fn fail_overdue(tx: &Tx<'_>, job: &Job) -> Result<()> {
 
 fn remember(tx: &Tx<'_>, job: &Job, outcome: AttemptOutcome, error: Option<&JobError>) -> Result<()> {
     let error = error.map(error_json);
-    tx.run(sql!("attempt_add"), params![job.id.0, job.slot, tx.now.as_ms(), outcome.as_str(), error]).map(drop)
+    tx.run(sql!("attempt_add"), params![job.id.0, job.slot, tx.now.as_ms(), outcome.as_str(), error])
+        .map(drop)
 }
 
 /// Ends a job that no claim of its own has settled: a claim that comes late is refused.

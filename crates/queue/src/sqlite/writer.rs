@@ -219,7 +219,8 @@ impl<'c> Tx<'c> {
     /// Notes that `by` more (or fewer) jobs are in a state.
     pub(super) fn count(&self, lane: &str, kind: &str, state: JobState, by: i64) {
         let mut counts = self.counts.borrow_mut();
-        match counts.iter_mut().find(|count| count.state == state && count.kind == kind && count.lane == lane) {
+        match counts.iter_mut().find(|count| count.state == state && count.kind == kind && count.lane == lane)
+        {
             Some(count) => count.by += by,
             None => counts.push(CountChange { lane: lane.into(), kind: kind.into(), state, by }),
         }

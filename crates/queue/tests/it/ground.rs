@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use telecine_queue::{
-    Claimed, Count, Finish, Job, JobFilter, JobId, JobState, Kinds, NewJob, NewWorker, OpenOptions, Outcome, Page, Pull,
-    Push, Queue, Runtime, Settled, Slots, WorkerId, WorkerOptions, open_with,
+    Claimed, Count, Finish, Job, JobFilter, JobId, JobState, Kinds, NewJob, NewWorker, OpenOptions, Outcome,
+    Page, Pull, Push, Queue, Runtime, Settled, Slots, WorkerId, WorkerOptions, open_with,
 };
 use tempfile::TempDir;
 
@@ -59,7 +59,8 @@ pub(crate) fn run(test: impl Future<Output = ()>) -> Result<(), Failed> {
 
 impl Ground {
     pub(crate) fn new(database: Database, server: &PostgresServer) -> Self {
-        let folder = tempfile::Builder::new().prefix("telecine-queue-").tempdir().expect("a temporary folder");
+        let folder =
+            tempfile::Builder::new().prefix("telecine-queue-").tempdir().expect("a temporary folder");
         let url = match database {
             Database::Sqlite => format!("sqlite:{}", folder.path().join("queue.db").display()),
             Database::Postgres => server.new_database(),
@@ -74,7 +75,10 @@ impl Ground {
 }
 
 /// Waits until `look` gives a value.
-pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
+    what: &str,
+    mut look: impl FnMut() -> F,
+) -> T {
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look().await {
@@ -212,12 +216,15 @@ impl Ground {
             Database::Sqlite => {
                 let file = rusqlite::Connection::open(self.url.trim_start_matches("sqlite:")).expect("open");
                 file.busy_timeout(PATIENCE).expect("busy timeout");
-                let changed = file.execute("UPDATE job SET deadline_at = 1 WHERE id = ?1 AND deadline_at > 1", [id.0]);
+                let changed =
+                    file.execute("UPDATE job SET deadline_at = 1 WHERE id = ?1 AND deadline_at > 1", [id.0]);
                 assert_eq!(changed.expect("update"), 1);
             }
             Database::Postgres => {
                 let name = self.url.rsplit('/').next().expect("a database name");
-                let sql = format!("UPDATE telecine.job SET deadline_at = to_timestamp(1) WHERE id = {id} AND deadline_at > now()");
+                let sql = format!(
+                    "UPDATE telecine.job SET deadline_at = to_timestamp(1) WHERE id = {id} AND deadline_at > now()"
+                );
                 assert!(String::from_utf8_lossy(&self.server.psql(name, &sql).stdout).contains("UPDATE 1"));
             }
         }

@@ -3,10 +3,12 @@
 //! The binary also plays the other processes that some promises are about: see [`child`].
 
 mod child;
+mod example;
 mod ground;
+mod own_transaction;
 mod postgres_server;
-mod proxy;
 mod promises;
+mod proxy;
 mod schema;
 mod unfit;
 
@@ -31,6 +33,8 @@ fn main() -> ExitCode {
             }));
         }
     }
+    trials.extend(own_transaction::trials(&server));
+    trials.extend(example::trials(&server));
     trials.extend(schema::trials(&server));
     trials.extend(unfit::trials(&server));
     let conclusion = libtest_mimic::run(&arguments, trials);

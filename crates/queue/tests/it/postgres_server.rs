@@ -30,7 +30,8 @@ impl PostgresServer {
     /// A server with extra settings, such as `fsync=off`.
     pub(crate) fn start_with(settings: &[&str]) -> Self {
         let bin = newest_binaries();
-        let folder = tempfile::Builder::new().prefix("telecine-postgres-").tempdir().expect("a temporary folder");
+        let folder =
+            tempfile::Builder::new().prefix("telecine-postgres-").tempdir().expect("a temporary folder");
         give_to_postgres(folder.path());
         let made = as_postgres(&bin.join("initdb"))
             .arg("-D")
@@ -56,7 +57,14 @@ impl PostgresServer {
         let inner = &self.0;
         let mut command = as_postgres(&inner.bin.join("postgres"));
         command.arg("-D").arg(inner.folder.path().join("data"));
-        command.args(["-p", &inner.port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"]);
+        command.args([
+            "-p",
+            &inner.port.to_string(),
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            "max_connections=200",
+        ]);
         command.arg("-k").arg(inner.folder.path());
         for setting in &inner.settings {
             command.args(["-c", setting]);
@@ -122,8 +130,11 @@ impl PostgresServer {
         assert!(dump.status.success(), "{}", String::from_utf8_lossy(&dump.stderr));
         let text = String::from_utf8(dump.stdout).expect("UTF-8");
         let kept = text.lines().filter(|line| {
-            !line.is_empty() && !line.starts_with("--") && !line.starts_with("SET ")
-                && !line.starts_with("SELECT pg_catalog") && !line.starts_with('\\')
+            !line.is_empty()
+                && !line.starts_with("--")
+                && !line.starts_with("SET ")
+                && !line.starts_with("SELECT pg_catalog")
+                && !line.starts_with('\\')
         });
         kept.collect::<Vec<_>>().join("\n") + "\n"
     }

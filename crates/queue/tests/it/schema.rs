@@ -34,8 +34,10 @@ fn crate_folder() -> &'static Path {
 /// Names and texts of the statements of a database.
 fn statements(database: Database) -> Vec<(String, String)> {
     let folder = crate_folder().join("sql").join(database.name());
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(folder).expect("the folder is there").map(|entry| entry.expect("readable").path()).collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the folder is there")
+        .map(|entry| entry.expect("readable").path())
+        .collect();
     files.sort();
     let name = |file: &Path| file.file_stem().expect("a name").to_string_lossy().into_owned();
     files.iter().map(|file| (name(file), fs::read_to_string(file).expect("readable"))).collect()
@@ -49,7 +51,8 @@ fn every_sql_file_is_used(ground: Ground) {
     }
     let files: BTreeSet<String> = statements(ground.database).into_iter().map(|(name, _)| name).collect();
 
-    let unused: Vec<&String> = files.iter().filter(|name| !code.contains(&format!("sql!(\"{name}\")"))).collect();
+    let unused: Vec<&String> =
+        files.iter().filter(|name| !code.contains(&format!("sql!(\"{name}\")"))).collect();
 
     assert!(!files.is_empty());
     assert!(unused.is_empty(), "never used: {unused:?}");
@@ -60,7 +63,8 @@ fn every_sql_file_prepares(ground: Ground) {
         ground.open().await.close().await;
         match ground.database {
             Database::Sqlite => {
-                let file = rusqlite::Connection::open(ground.url.trim_start_matches("sqlite:")).expect("open");
+                let file =
+                    rusqlite::Connection::open(ground.url.trim_start_matches("sqlite:")).expect("open");
                 for (name, text) in statements(Database::Sqlite) {
                     file.prepare(&text).unwrap_or_else(|error| panic!("{name}.sql: {error}"));
                 }
@@ -100,5 +104,9 @@ fn the_schema_is_the_committed_one(ground: Ground) {
 
     let expected = fs::read_to_string(&committed).unwrap_or_default();
 
-    assert!(made == expected, "{} is out of date: run `make schema` and look at the change", committed.display());
+    assert!(
+        made == expected,
+        "{} is out of date: run `make schema` and look at the change",
+        committed.display()
+    );
 }

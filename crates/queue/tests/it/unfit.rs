@@ -16,16 +16,30 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
     let tests: [(&str, Database, Test); 13] = [
         ("an_unknown_scheme_is_refused", Database::Sqlite, |_| an_unknown_scheme_is_refused()),
         ("a_missing_folder_is_named", Database::Sqlite, a_missing_folder_is_named),
-        ("a_file_that_is_no_database_is_left_alone", Database::Sqlite, a_file_that_is_no_database_is_left_alone),
+        (
+            "a_file_that_is_no_database_is_left_alone",
+            Database::Sqlite,
+            a_file_that_is_no_database_is_left_alone,
+        ),
         ("a_foreign_database_is_left_alone", Database::Sqlite, a_foreign_database_is_left_alone),
         ("a_read_only_file_is_named", Database::Sqlite, a_read_only_file_is_named),
         ("a_locked_file_is_waited_for_and_named", Database::Sqlite, a_locked_file_is_waited_for_and_named),
         ("a_full_disk_refuses_and_goes_on", Database::Sqlite, a_full_disk_refuses_and_goes_on),
         ("a_newer_schema_is_refused", Database::Sqlite, a_newer_schema_is_refused),
         ("a_newer_schema_is_refused", Database::Postgres, a_newer_schema_is_refused),
-        ("a_schema_that_is_behind_is_refused_if_asked", Database::Sqlite, a_schema_that_is_behind_is_refused_if_asked),
-        ("a_schema_that_is_behind_is_refused_if_asked", Database::Postgres, a_schema_that_is_behind_is_refused_if_asked),
-        ("a_server_that_is_not_there_is_named", Database::Postgres, |_| a_server_that_is_not_there_is_named()),
+        (
+            "a_schema_that_is_behind_is_refused_if_asked",
+            Database::Sqlite,
+            a_schema_that_is_behind_is_refused_if_asked,
+        ),
+        (
+            "a_schema_that_is_behind_is_refused_if_asked",
+            Database::Postgres,
+            a_schema_that_is_behind_is_refused_if_asked,
+        ),
+        ("a_server_that_is_not_there_is_named", Database::Postgres, |_| {
+            a_server_that_is_not_there_is_named()
+        }),
         ("a_server_without_fsync_is_refused", Database::Postgres, |_| a_server_without_fsync_is_refused()),
     ];
     tests
@@ -98,10 +112,13 @@ fn a_file_that_is_no_database_is_left_alone(ground: Ground) {
 
 fn a_foreign_database_is_left_alone(ground: Ground) {
     let other = rusqlite::Connection::open(file(&ground)).expect("open");
-    other.execute_batch("CREATE TABLE recipe (name TEXT); INSERT INTO recipe VALUES ('soup');").expect("write");
+    other
+        .execute_batch("CREATE TABLE recipe (name TEXT); INSERT INTO recipe VALUES ('soup');")
+        .expect("write");
 
     says(&refusal(&ground.url, &impatient()), &["another program", "another file name"]);
-    let kept: i64 = other.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |row| row.get(0)).expect("read");
+    let kept: i64 =
+        other.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |row| row.get(0)).expect("read");
     assert_eq!(kept, 1);
 }
 
@@ -168,7 +185,8 @@ fn a_full_disk_refuses_and_goes_on(ground: Ground) {
     let small = ground.folder.path().join("small");
     fs::create_dir(&small).expect("mkdir");
     let mount = |arguments: &[&str]| {
-        let done = std::process::Command::new("mount").args(arguments).arg(&small).status().expect("mount runs");
+        let done =
+            std::process::Command::new("mount").args(arguments).arg(&small).status().expect("mount runs");
         assert!(done.success());
     };
     mount(&["-t", "tmpfs", "-o", "size=2m", "tmpfs"]);

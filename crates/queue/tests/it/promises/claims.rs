@@ -6,8 +6,8 @@ use serde_json::json;
 use telecine_queue::{AttemptOutcome, Finish, JobState, NewJob, Pull, Push, QueueError, Settled, Timestamp};
 
 use crate::ground::{
-    Database, Ground, check_invariants, done, eventually, pull, pull_one, pull_request, push_all, push_one, register,
-    register_for, settle, work,
+    Database, Ground, check_invariants, done, eventually, pull, pull_one, pull_request, push_all, push_one,
+    register, register_for, settle, work,
 };
 
 pub(super) async fn a_job_is_claimed_run_and_remembered(ground: Arc<Ground>) {

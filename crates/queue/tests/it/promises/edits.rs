@@ -3,11 +3,13 @@ use std::time::Duration;
 
 use serde_json::json;
 use telecine_queue::{
-    AttemptOutcome, JobFilter, JobId, JobState, NewJob, NewRun, Push, QueueError, RunState, Settled, Timestamp,
+    AttemptOutcome, JobFilter, JobId, JobState, NewJob, NewRun, Push, QueueError, RunState, Settled,
+    Timestamp,
 };
 
 use crate::ground::{
-    Ground, check_invariants, done, failed, list_all, pull, pull_one, push_all, push_one, register, settle, work,
+    Ground, check_invariants, done, failed, list_all, pull, pull_one, push_all, push_one, register, settle,
+    work,
 };
 
 pub(super) async fn a_cancelled_job_is_terminal_at_once(ground: Arc<Ground>) {
@@ -26,7 +28,10 @@ pub(super) async fn a_cancelled_job_is_terminal_at_once(ground: Arc<Ground>) {
     let run = queue.get_run(&pushed.run.expect("a run")).await.expect("get_run").expect("the run");
     assert_eq!(run.state, RunState::Cancelled);
     let attempts = queue.attempts(running.job.id).await.expect("attempts");
-    assert_eq!(attempts.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(), [AttemptOutcome::Cancelled]);
+    assert_eq!(
+        attempts.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(),
+        [AttemptOutcome::Cancelled]
+    );
     assert_eq!(settle(&queue, running, done()).await, Settled::Refused);
     assert!(pull(&queue, worker, 5).await.is_empty());
     let again = queue.cancel(pushed.jobs[0]).await;
@@ -119,7 +124,11 @@ pub(super) async fn delete_forgets_a_job(ground: Arc<Ground>) {
     assert!(queue.attempts(ended).await.expect("attempts").is_empty());
     assert!(matches!(queue.delete(ended).await, Err(QueueError::NotFound(_))));
     let run = queue.get_run(&pushed.run.expect("a run")).await.expect("get_run").expect("the run");
-    assert_eq!((run.jobs_left, run.state), (0, RunState::Succeeded), "a run does not wait for a job that is gone");
+    assert_eq!(
+        (run.jobs_left, run.state),
+        (0, RunState::Succeeded),
+        "a run does not wait for a job that is gone"
+    );
     check_invariants(&queue).await;
 }
 
@@ -131,9 +140,11 @@ pub(super) async fn clear_forgets_what_matches_and_is_not_running(ground: Arc<Gr
     let mut held = pull(&queue, worker, 2).await;
     settle(&queue, held.pop().expect("two"), done()).await;
 
-    let pending = JobFilter { states: vec![JobState::Pending], kind: Some("work".into()), ..JobFilter::default() };
+    let pending =
+        JobFilter { states: vec![JobState::Pending], kind: Some("work".into()), ..JobFilter::default() };
     assert_eq!(queue.clear(&pending).await.expect("clear"), 2_498);
-    let left: Vec<_> = list_all(&queue, &JobFilter::default()).await.into_iter().map(|job| (job.kind, job.state)).collect();
+    let left: Vec<_> =
+        list_all(&queue, &JobFilter::default()).await.into_iter().map(|job| (job.kind, job.state)).collect();
     assert_eq!(left.iter().filter(|(kind, _)| kind == "other").count(), 10);
     assert_eq!(left.len(), 12);
 

@@ -2,11 +2,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use telecine_queue::{Failure, Finish, Job, JobContext, JobState, Kind, Kinds, OpenOptions, Queue, Settled, open_with};
+use telecine_queue::{
+    Failure, Finish, Job, JobContext, JobState, Kind, Kinds, OpenOptions, Queue, Settled, open_with,
+};
 
 use crate::ground::{
-    Database, Ground, brisk, check_invariants, done, eventually, failed, pull, push_all, push_one, register, start,
-    wait_until_none_is_live, work,
+    Database, Ground, brisk, check_invariants, done, eventually, failed, pull, push_all, push_one, register,
+    start, wait_until_none_is_live, work,
 };
 use crate::postgres_server::PostgresServer;
 use crate::proxy::Proxy;
@@ -85,7 +87,8 @@ pub(super) async fn a_lost_answer_of_a_commit_is_settled_by_asking_again(ground:
     let queue = match ground.database {
         Database::Sqlite => ground.open().await,
         Database::Postgres => {
-            let url = ground.url.replace(&format!(":{}/", ground.server.port()), &format!(":{}/", proxy.port));
+            let url =
+                ground.url.replace(&format!(":{}/", ground.server.port()), &format!(":{}/", proxy.port));
             // One connection, so that the answer that is lost is the one we mean.
             let options = OpenOptions { max_connections: 1, ..OpenOptions::default() };
             open_with(&url, &options).await.expect("open through the proxy")
@@ -107,7 +110,8 @@ pub(super) async fn a_lost_answer_of_a_commit_is_settled_by_asking_again(ground:
     } else {
         queue.finish(&finishes).await.expect("finish");
     }
-    let settled = eventually("the finish comes through", || async { queue.finish(&finishes).await.ok() }).await;
+    let settled =
+        eventually("the finish comes through", || async { queue.finish(&finishes).await.ok() }).await;
 
     assert_eq!(settled, [Settled::Accepted; 2], "its own work is not refused");
     if ground.database == Database::Postgres {

@@ -3,11 +3,13 @@ use std::time::Duration;
 
 use serde_json::json;
 use telecine_queue::{
-    AttemptOutcome, Backoff, Beat, ClaimBeat, Claimed, JobState, NewJob, NewWorker, Queue, QueueError, Settled, WorkerId,
+    AttemptOutcome, Backoff, Beat, ClaimBeat, Claimed, JobState, NewJob, NewWorker, Queue, QueueError,
+    Settled, WorkerId,
 };
 
 use crate::ground::{
-    Ground, check_invariants, done, eventually, failed, pull, pull_one, push_one, register, register_for, settle, work,
+    Ground, check_invariants, done, eventually, failed, pull, pull_one, push_one, register, register_for,
+    settle, work,
 };
 
 /// Pulls a job under a lease that has already run out, and lets others notice.
@@ -31,7 +33,13 @@ fn beat_of(worker: WorkerId, claims: Vec<ClaimBeat>) -> Beat {
 }
 
 fn claim_beat(claimed: &Claimed) -> ClaimBeat {
-    ClaimBeat { job: claimed.job.id, fence: claimed.claim.fence(), slot: None, progress: None, checkpoint: None }
+    ClaimBeat {
+        job: claimed.job.id,
+        fence: claimed.claim.fence(),
+        slot: None,
+        progress: None,
+        checkpoint: None,
+    }
 }
 
 pub(super) async fn a_silent_workers_jobs_are_freed(ground: Arc<Ground>) {
@@ -65,7 +73,10 @@ pub(super) async fn a_late_completion_that_nobody_reclaimed_is_accepted(ground: 
     let job = queue.get(id).await.expect("get").expect("the job");
     assert_eq!((job.state, job.attempt, job.lost, job.worker), (JobState::Completed, 1, 0, worker));
     let attempts = queue.attempts(id).await.expect("attempts");
-    assert_eq!(attempts.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(), [AttemptOutcome::Completed]);
+    assert_eq!(
+        attempts.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(),
+        [AttemptOutcome::Completed]
+    );
     let idle = register(&queue).await;
     assert!(pull(&queue, idle, 1).await.is_empty());
     check_invariants(&queue).await;
@@ -100,7 +111,11 @@ pub(super) async fn losses_count_apart_and_end_in_poison(ground: Arc<Ground>) {
     let job = queue.get(id).await.expect("get").expect("the job");
     assert_eq!((job.state, job.error.map(|error| error.code)), (JobState::Failed, Some("poison".into())));
     for claim in claims {
-        assert_eq!(settle(&queue, claim, done()).await, Settled::Refused, "a terminal state does not change by itself");
+        assert_eq!(
+            settle(&queue, claim, done()).await,
+            Settled::Refused,
+            "a terminal state does not change by itself"
+        );
     }
     let attempts = queue.attempts(id).await.expect("attempts");
     assert_eq!(attempts.iter().filter(|attempt| attempt.outcome == AttemptOutcome::Lost).count(), 3);
@@ -119,7 +134,8 @@ pub(super) async fn a_beat_keeps_a_worker_alive_and_refuses_what_it_lost(ground:
     let (kept, cancelled) = (pull_one(&queue, worker).await, pull_one(&queue, worker).await);
     queue.cancel(cancelled.job.id).await.expect("cancel");
 
-    let reply = pulse.beat(&beat_of(worker, vec![claim_beat(&kept), claim_beat(&cancelled)])).await.expect("beat");
+    let reply =
+        pulse.beat(&beat_of(worker, vec![claim_beat(&kept), claim_beat(&cancelled)])).await.expect("beat");
 
     assert_eq!(reply.refused, [cancelled.job.id]);
     queue.deregister(worker).await.expect("deregister");
@@ -136,7 +152,10 @@ pub(super) async fn progress_and_checkpoint_reach_the_next_claim(ground: Arc<Gro
     let mut news = claim_beat(&first);
     (news.slot, news.progress, news.checkpoint) = (Some(2), Some(0.25), Some(json!({"segments": [1, 2]})));
     pulse.beat(&beat_of(worker, vec![news])).await.expect("beat");
-    pulse.beat(&beat_of(worker, vec![claim_beat(&first)])).await.expect("a beat without news keeps the old ones");
+    pulse
+        .beat(&beat_of(worker, vec![claim_beat(&first)]))
+        .await
+        .expect("a beat without news keeps the old ones");
     let running = queue.get(id).await.expect("get").expect("the job");
     assert_eq!((running.progress, running.slot), (Some(0.25), Some(2)));
 

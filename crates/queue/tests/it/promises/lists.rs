@@ -4,7 +4,8 @@ use serde_json::json;
 use telecine_queue::{JobFilter, JobState, NewJob, NewRun, Page, Push};
 
 use crate::ground::{
-    Ground, check_invariants, done, failed, list_all, pull, pull_one, push_all, push_one, register, settle, work,
+    Ground, check_invariants, done, failed, list_all, pull, pull_one, push_all, push_one, register, settle,
+    work,
 };
 
 pub(super) async fn a_list_spans_live_jobs_and_history(ground: Arc<Ground>) {

@@ -90,7 +90,11 @@ pub(super) async fn a_killed_workers_jobs_are_claimed_again(ground: Arc<Ground>)
     victim.kill();
     for id in &ids {
         eventually("the job runs again", || async {
-            queue.get(*id).await.expect("get").filter(|job| job.state == JobState::Running && job.fence.0 == 2)
+            queue
+                .get(*id)
+                .await
+                .expect("get")
+                .filter(|job| job.state == JobState::Running && job.fence.0 == 2)
         })
         .await;
     }
@@ -132,7 +136,8 @@ pub(super) async fn a_stopped_worker_changes_nothing_when_it_wakes_up(ground: Ar
     ground.open_gate();
     sleeper.signal(Signal::CONT);
     eventually("the sleeper has noticed and registered again", || async {
-        (queue.workers().await.expect("workers").iter().filter(|worker| worker.alive).count() == 2).then_some(())
+        (queue.workers().await.expect("workers").iter().filter(|worker| worker.alive).count() == 2)
+            .then_some(())
     })
     .await;
     sleeper.drain();
@@ -241,7 +246,9 @@ pub(super) async fn restarts_half_way_lose_nothing(ground: Arc<Ground>) {
     let jobs = list_all(&queue, &JobFilter::default()).await;
     assert!(jobs.iter().all(|job| job.state == JobState::Completed));
     let runs = ground.runs();
-    let again: u32 = jobs.iter().map(|job| runs.get(&job.id).copied().unwrap_or(0)).filter(|times| *times > 1).count() as u32;
+    let again: u32 =
+        jobs.iter().map(|job| runs.get(&job.id).copied().unwrap_or(0)).filter(|times| *times > 1).count()
+            as u32;
     assert!(jobs.iter().all(|job| runs.contains_key(&job.id)), "each ran");
     assert!(again <= 4 * restarts as u32 + 512, "only what the kills interrupted ran again: {again}");
     check_invariants(&queue).await;
@@ -265,7 +272,10 @@ pub(super) async fn a_jump_of_the_clock_changes_no_lease(ground: Arc<Ground>) {
     let shift = ground.folder.path().join("shift").display().to_string();
     std::fs::write(&shift, "0").expect("write");
     let id = push_one(&queue, ground.hold()).await;
-    let mut jumper = Process::start_with(&ground.worker_role(1, LEASE), &[("LD_PRELOAD", &shim), ("CLOCK_SHIFT_FILE", &shift)]);
+    let mut jumper = Process::start_with(
+        &ground.worker_role(1, LEASE),
+        &[("LD_PRELOAD", &shim), ("CLOCK_SHIFT_FILE", &shift)],
+    );
     let before = wait_for_state(&queue, id, JobState::Running).await;
     let steady = crate::ground::start(&queue, telecine_queue::Kinds::new().with(Idle), brisk(1)).await;
 
@@ -277,7 +287,11 @@ pub(super) async fn a_jump_of_the_clock_changes_no_lease(ground: Arc<Ground>) {
         })
         .await;
         let job = queue.get(id).await.expect("get").expect("the job");
-        assert_eq!((job.state, job.fence, job.lost), (JobState::Running, before.fence, 0), "shifted by {seconds} s");
+        assert_eq!(
+            (job.state, job.fence, job.lost),
+            (JobState::Running, before.fence, 0),
+            "shifted by {seconds} s"
+        );
     }
     ground.open_gate();
 
@@ -287,7 +301,10 @@ pub(super) async fn a_jump_of_the_clock_changes_no_lease(ground: Arc<Ground>) {
     jumper.drain();
 }
 
-async fn beats_of(queue: &Arc<dyn telecine_queue::Queue>, job: &telecine_queue::Job) -> telecine_queue::Timestamp {
+async fn beats_of(
+    queue: &Arc<dyn telecine_queue::Queue>,
+    job: &telecine_queue::Job,
+) -> telecine_queue::Timestamp {
     let workers = queue.workers().await.expect("workers");
     workers.iter().find(|worker| Some(worker.id) == job.worker).expect("the worker is listed").seen_at
 }

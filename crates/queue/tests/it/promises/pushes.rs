@@ -121,7 +121,8 @@ pub(super) async fn a_runs_later_jobs_stand_further_back_in_the_line(ground: Arc
     let queue = ground.open().await;
     let worker = register(&queue).await;
     let hour = |n| NewJob { cost_ms: 3_600_000, ..work(n) };
-    let film = queue.push(vec![Push::run(NewRun::new("film"), [hour(1), hour(2), hour(3)])]).await.expect("push");
+    let film =
+        queue.push(vec![Push::run(NewRun::new("film"), [hour(1), hour(2), hour(3)])]).await.expect("push");
     let clip = push_one(&queue, work(9)).await;
 
     let order: Vec<_> = pull(&queue, worker, 4).await.into_iter().map(|claimed| claimed.job.id).collect();

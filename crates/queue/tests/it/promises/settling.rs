@@ -2,12 +2,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use telecine_queue::{
-    AttemptOutcome, Backoff, Finish, JobError, JobState, MAX_JSON_BYTES, Outcome, Settled,
-};
+use telecine_queue::{AttemptOutcome, Backoff, Finish, JobError, JobState, MAX_JSON_BYTES, Outcome, Settled};
 
 use crate::ground::{
-    Ground, check_invariants, done, eventually, failed, pull, pull_one, push_all, push_one, register, settle, work,
+    Ground, check_invariants, done, eventually, failed, pull, pull_one, push_all, push_one, register, settle,
+    work,
 };
 
 /// A backoff short enough to wait out.
@@ -55,7 +54,8 @@ pub(super) async fn a_failure_for_good_is_not_tried_again(ground: Arc<Ground>) {
     let id = push_one(&queue, work(1)).await;
 
     let claimed = pull_one(&queue, worker).await;
-    settle(&queue, claimed, Outcome::FailForGood { error: JobError::new("input_truncated", "half a file") }).await;
+    settle(&queue, claimed, Outcome::FailForGood { error: JobError::new("input_truncated", "half a file") })
+        .await;
 
     let job = queue.get(id).await.expect("get").expect("the job");
     assert_eq!((job.state, job.attempt), (JobState::Failed, 1));
@@ -99,8 +99,11 @@ pub(super) async fn an_outcome_sent_twice_counts_once(ground: Arc<Ground>) {
     let outcomes = [done(), failed("once"), Outcome::Snooze { delay: Duration::from_secs(60) }];
     let claimed = pull(&queue, worker, 3).await;
     let ids: Vec<_> = claimed.iter().map(|claimed| claimed.job.id).collect();
-    let finishes: Vec<_> =
-        claimed.into_iter().zip(outcomes).map(|(claimed, outcome)| Finish::new(claimed.claim, outcome)).collect();
+    let finishes: Vec<_> = claimed
+        .into_iter()
+        .zip(outcomes)
+        .map(|(claimed, outcome)| Finish::new(claimed.claim, outcome))
+        .collect();
 
     for _ in 0..3 {
         assert_eq!(queue.finish(&finishes).await.expect("finish"), [Settled::Accepted; 3]);
@@ -184,7 +187,8 @@ pub(super) async fn a_result_too_large_fails_the_job_and_not_the_worker(ground: 
     let id = push_one(&queue, work(1)).await;
     let claimed = pull_one(&queue, worker).await;
 
-    let settled = settle(&queue, claimed, Outcome::Complete { result: json!("x".repeat(MAX_JSON_BYTES)) }).await;
+    let settled =
+        settle(&queue, claimed, Outcome::Complete { result: json!("x".repeat(MAX_JSON_BYTES)) }).await;
 
     assert_eq!(settled, Settled::Accepted);
     let job = queue.get(id).await.expect("get").expect("the job");

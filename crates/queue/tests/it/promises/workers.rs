@@ -6,13 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use telecine_queue::{
-    AttemptOutcome, Backoff, Failure, Job, JobContext, JobState, Kind, Kinds, NewJob, QueueError, Runtime, Slots,
-    WorkerOptions,
+    AttemptOutcome, Backoff, Failure, Job, JobContext, JobState, Kind, Kinds, NewJob, QueueError, Runtime,
+    Slots, WorkerOptions,
 };
 use tokio::sync::Notify;
 
 use crate::ground::{
-    Ground, brisk, check_invariants, eventually, push_all, push_one, start, wait_for_state, wait_until_none_is_live, work,
+    Ground, brisk, check_invariants, eventually, push_all, push_one, start, wait_for_state,
+    wait_until_none_is_live, work,
 };
 
 /// `work`, as a closure over the job and its context.
@@ -56,16 +57,21 @@ pub(super) async fn a_worker_runs_what_is_pushed(ground: Arc<Ground>) {
     let queue = ground.open().await;
     let most = Arc::new((AtomicU32::new(0), AtomicU32::new(0)));
     let seen = Arc::clone(&most);
-    let worker = start(&queue, kinds(move |job, _| {
-        let seen = Arc::clone(&seen);
-        async move {
-            let now = seen.0.fetch_add(1, Ordering::SeqCst) + 1;
-            seen.1.fetch_max(now, Ordering::SeqCst);
-            tokio::task::yield_now().await;
-            seen.0.fetch_sub(1, Ordering::SeqCst);
-            Ok(json!({ "twice": job.payload["n"].as_u64().unwrap_or(0) * 2 }))
-        }
-    }), brisk(3)).await;
+    let worker = start(
+        &queue,
+        kinds(move |job, _| {
+            let seen = Arc::clone(&seen);
+            async move {
+                let now = seen.0.fetch_add(1, Ordering::SeqCst) + 1;
+                seen.1.fetch_max(now, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                seen.0.fetch_sub(1, Ordering::SeqCst);
+                Ok(json!({ "twice": job.payload["n"].as_u64().unwrap_or(0) * 2 }))
+            }
+        }),
+        brisk(3),
+    )
+    .await;
 
     let ids = push_all(&queue, (0..200).map(work)).await;
     wait_until_none_is_live(&queue).await;
@@ -100,10 +106,15 @@ pub(super) async fn an_idle_worker_is_woken_by_another_process(ground: Arc<Groun
 
 pub(super) async fn a_panic_is_a_failure(ground: Arc<Ground>) {
     let queue = ground.open().await;
-    let worker = start(&queue, kinds(|job, _| async move {
-        assert!(job.payload["n"] != 1, "number {} cannot be done", 1);
-        Ok(Value::Null)
-    }), brisk(1)).await;
+    let worker = start(
+        &queue,
+        kinds(|job, _| async move {
+            assert!(job.payload["n"] != 1, "number {} cannot be done", 1);
+            Ok(Value::Null)
+        }),
+        brisk(1),
+    )
+    .await;
 
     let bad = push_one(&queue, work(1).max_attempts(1)).await;
     let good = push_one(&queue, work(2)).await;
@@ -119,17 +130,22 @@ pub(super) async fn an_attempt_that_takes_too_long_is_stopped(ground: Arc<Ground
     let queue = ground.open().await;
     let polite = Arc::new(AtomicU32::new(0));
     let seen = Arc::clone(&polite);
-    let worker = start(&queue, kinds(move |job, context| {
-        let seen = Arc::clone(&seen);
-        async move {
-            if job.payload["n"] == 1 {
-                let stopped = until_stopped(context).await;
-                seen.fetch_add(1, Ordering::SeqCst);
-                return stopped;
+    let worker = start(
+        &queue,
+        kinds(move |job, context| {
+            let seen = Arc::clone(&seen);
+            async move {
+                if job.payload["n"] == 1 {
+                    let stopped = until_stopped(context).await;
+                    seen.fetch_add(1, Ordering::SeqCst);
+                    return stopped;
+                }
+                std::future::pending().await
             }
-            std::future::pending().await
-        }
-    }), brisk(2)).await;
+        }),
+        brisk(2),
+    )
+    .await;
     let quick = |n| NewJob { timeout_ms: Some(20), ..work(n) }.max_attempts(1);
 
     let (polite_one, deaf) = (push_one(&queue, quick(1)).await, push_one(&queue, quick(2)).await);
@@ -146,19 +162,21 @@ pub(super) async fn a_cancel_stops_the_running_kind(ground: Arc<Ground>) {
     let queue = ground.open().await;
     let stopped = Arc::new(Notify::new());
     let told = Arc::clone(&stopped);
-    let slow_beat = WorkerOptions {
-        lease: Duration::from_secs(600),
-        beat_every: Duration::from_secs(200),
-        ..brisk(1)
-    };
-    let worker = start(&queue, kinds(move |_, context| {
-        let told = Arc::clone(&told);
-        async move {
-            let result = until_stopped(context).await;
-            told.notify_one();
-            result
-        }
-    }), slow_beat).await;
+    let slow_beat =
+        WorkerOptions { lease: Duration::from_secs(600), beat_every: Duration::from_secs(200), ..brisk(1) };
+    let worker = start(
+        &queue,
+        kinds(move |_, context| {
+            let told = Arc::clone(&told);
+            async move {
+                let result = until_stopped(context).await;
+                told.notify_one();
+                result
+            }
+        }),
+        slow_beat,
+    )
+    .await;
     let id = push_one(&queue, work(1)).await;
     wait_for_state(&queue, id, JobState::Running).await;
 
@@ -175,13 +193,18 @@ pub(super) async fn a_drain_lets_running_jobs_end(ground: Arc<Ground>) {
     let queue = ground.open().await;
     let gate = Arc::new(Notify::new());
     let opened = Arc::clone(&gate);
-    let worker = start(&queue, kinds(move |_, _| {
-        let opened = Arc::clone(&opened);
-        async move {
-            opened.notified().await;
-            Ok(Value::Null)
-        }
-    }), brisk(1)).await;
+    let worker = start(
+        &queue,
+        kinds(move |_, _| {
+            let opened = Arc::clone(&opened);
+            async move {
+                opened.notified().await;
+                Ok(Value::Null)
+            }
+        }),
+        brisk(1),
+    )
+    .await;
     let running = push_one(&queue, work(1)).await;
     wait_for_state(&queue, running, JobState::Running).await;
     let waiting = push_one(&queue, work(2)).await;
@@ -199,9 +222,14 @@ pub(super) async fn a_drain_lets_running_jobs_end(ground: Arc<Ground>) {
 pub(super) async fn a_drain_past_its_deadline_gives_jobs_back_uncounted(ground: Arc<Ground>) {
     let queue = ground.open().await;
     let impatient = WorkerOptions { drain_within: Duration::from_millis(50), ..brisk(2) };
-    let worker = start(&queue, kinds(|job, context| async move {
-        if job.payload["n"] == 1 { until_stopped(context).await } else { std::future::pending().await }
-    }), impatient).await;
+    let worker = start(
+        &queue,
+        kinds(|job, context| async move {
+            if job.payload["n"] == 1 { until_stopped(context).await } else { std::future::pending().await }
+        }),
+        impatient,
+    )
+    .await;
     let ids = push_all(&queue, [work(1), work(2)]).await;
     for id in &ids {
         wait_for_state(&queue, *id, JobState::Running).await;
@@ -214,7 +242,10 @@ pub(super) async fn a_drain_past_its_deadline_gives_jobs_back_uncounted(ground: 
         let job = queue.get(id).await.expect("get").expect("the job");
         assert_eq!((job.state, job.attempt, job.lost), (JobState::Pending, 0, 0));
         let attempts = queue.attempts(id).await.expect("attempts");
-        assert_eq!(attempts.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(), [AttemptOutcome::Released]);
+        assert_eq!(
+            attempts.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(),
+            [AttemptOutcome::Released]
+        );
     }
     check_invariants(&queue).await;
 }
@@ -232,9 +263,14 @@ pub(super) async fn a_worker_can_be_asked_to_drain_over_the_database(ground: Arc
 
 pub(super) async fn retries_follow_by_themselves(ground: Arc<Ground>) {
     let queue = ground.open().await;
-    let worker = start(&queue, kinds(|job, _| async move {
-        if job.attempt < 3 { Err(Failure::retry("flaky", "not yet")) } else { Ok(json!(job.attempt)) }
-    }), brisk(2)).await;
+    let worker = start(
+        &queue,
+        kinds(|job, _| async move {
+            if job.attempt < 3 { Err(Failure::retry("flaky", "not yet")) } else { Ok(json!(job.attempt)) }
+        }),
+        brisk(2),
+    )
+    .await;
 
     let quick = Backoff { base_ms: 10, factor: 2, cap_ms: 40 };
     let ids = push_all(&queue, (0..10).map(|n| work(n).backoff(quick))).await;
@@ -260,7 +296,9 @@ pub(super) async fn an_unknown_kind_is_left_for_others(ground: Arc<Ground>) {
     let job = queue.get(foreign).await.expect("get").expect("the job");
     assert_eq!((job.state, job.fence.0), (JobState::Pending, 0));
     let unknown = kinds(|_, _| async { Ok(Value::Null) }).only(&["wrok".into()]);
-    assert!(matches!(&unknown, Err(QueueError::Invalid { reason }) if reason.contains("known kinds are work")));
+    assert!(
+        matches!(&unknown, Err(QueueError::Invalid { reason }) if reason.contains("known kinds are work"))
+    );
     let none = Runtime::start(Arc::clone(&queue), Kinds::new(), brisk(1)).await;
     assert!(matches!(none, Err(QueueError::Invalid { .. })));
     let idle = WorkerOptions { slots: Slots::PerLane(BTreeMap::new()), ..brisk(1) };
@@ -275,13 +313,18 @@ pub(super) async fn a_worker_that_was_declared_dead_goes_on_with_its_jobs(ground
     let gate = Arc::new(Notify::new());
     let opened = Arc::clone(&gate);
     let slow_sweep = WorkerOptions { sweep_every: Duration::from_secs(600), ..brisk(1) };
-    let worker = start(&queue, kinds(move |_, _| {
-        let opened = Arc::clone(&opened);
-        async move {
-            opened.notified().await;
-            Ok(Value::Null)
-        }
-    }), slow_sweep).await;
+    let worker = start(
+        &queue,
+        kinds(move |_, _| {
+            let opened = Arc::clone(&opened);
+            async move {
+                opened.notified().await;
+                Ok(Value::Null)
+            }
+        }),
+        slow_sweep,
+    )
+    .await;
     let id = push_one(&queue, work(1)).await;
     wait_for_state(&queue, id, JobState::Running).await;
     let first = worker.worker_id();

@@ -1,0 +1,70 @@
+//! `push_in`: jobs as part of the caller's own Postgres transaction.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use serde_json::json;
+use sqlx::{Connection, PgConnection};
+use telecine_queue::{
+    Failure, Job, JobContext, JobState, Kind, Kinds, OpenOptions, PostgresQueue, Push, Queue, QueueError,
+    WorkerOptions,
+};
+
+use crate::ground::{Database, Ground, brisk, check_invariants, run, start, wait_for_state, work};
+use crate::postgres_server::PostgresServer;
+
+pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
+    let server = server.clone();
+    vec![Trial::test("postgres::a_push_inside_the_callers_transaction_shares_its_fate", move || {
+        run(a_push_inside_the_callers_transaction_shares_its_fate(Ground::new(Database::Postgres, &server)))
+    })]
+}
+
+struct Work;
+
+#[async_trait::async_trait]
+impl Kind for Work {
+    fn name(&self) -> &'static str {
+        "work"
+    }
+
+    async fn run(&self, _: &Job, _: &JobContext) -> Result<serde_json::Value, Failure> {
+        Ok(json!(null))
+    }
+}
+
+async fn a_push_inside_the_callers_transaction_shares_its_fate(ground: Ground) {
+    let postgres = Arc::new(PostgresQueue::open(&ground.url, &OpenOptions::default()).await.expect("open"));
+    let queue: Arc<dyn Queue> = Arc::clone(&postgres) as Arc<dyn Queue>;
+    // Only the wake-up that comes with the commit can bring the job to this worker.
+    let idle = WorkerOptions { poll_every: Duration::from_secs(3_600), ..brisk(1) };
+    let worker = start(&queue, Kinds::new().with(Work), idle).await;
+    let mut connection = PgConnection::connect(&ground.url).await.expect("connect");
+    sqlx::query("CREATE TABLE upload (name TEXT)")
+        .execute(&mut connection)
+        .await
+        .expect("the caller's own table");
+
+    let mut kept = connection.begin().await.expect("begin");
+    sqlx::query("INSERT INTO upload VALUES ('a.mov')").execute(&mut *kept).await.expect("insert");
+    let pushed = postgres.push_in(&mut kept, vec![work(1).into()]).await.expect("push_in").remove(0);
+    assert_eq!(queue.get(pushed.jobs[0]).await.expect("get"), None, "nothing is there before the commit");
+    kept.commit().await.expect("commit");
+    wait_for_state(&queue, pushed.jobs[0], JobState::Completed).await;
+
+    let mut dropped = connection.begin().await.expect("begin");
+    let push = Push::from(work(2)).idempotency_key("k");
+    let gone = postgres.push_in(&mut dropped, vec![push.clone()]).await.expect("push_in").remove(0);
+    dropped.rollback().await.expect("rollback");
+    assert_eq!(queue.get(gone.jobs[0]).await.expect("get"), None);
+    let again = queue.push(vec![push]).await.expect("push").remove(0);
+    assert!(!again.replayed, "the key went with the transaction");
+
+    let outside = postgres.push_in(&mut connection, vec![work(3).into()]).await;
+    assert!(matches!(outside, Err(QueueError::Invalid { .. })), "{outside:?}");
+    wait_for_state(&queue, again.jobs[0], JobState::Completed).await;
+    worker.drain();
+    worker.finished().await;
+    check_invariants(&queue).await;
+}
