@@ -1,0 +1,122 @@
+//! `telecine worker`: runs jobs until asked to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use telecine_queue::{Queue, Runtime, WorkerOptions};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+
+use super::{Schema, open};
+use crate::config::Config;
+use crate::output::{Answer, say};
+use crate::{human, kinds};
+
+const SAY_EVERY: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(config: &Config) -> Result<Answer> {
+    // Before anything is claimed, so that no signal finds the process without a handler.
+    let mut signals = Signals::listen()?;
+    let kinds = match &config.kinds {
+        Some(names) => kinds::all().only(names)?,
+        None => kinds::all(),
+    };
+    let names = kinds.names().join(", ");
+    let queue = open(config, Schema::Migrate).await?;
+    let runtime = Runtime::start(queue.clone(), kinds, options(config)).await?;
+    say(format_args!(
+        "worker {} runs {names} on {}; Ctrl-C drains it",
+        runtime.worker_id(),
+        config.database_shown()
+    ));
+
+    let answer = until_asked_to_stop(&runtime, &queue, config.drain_within, &mut signals).await;
+    queue.close().await;
+    Ok(answer)
+}
+
+fn options(config: &Config) -> WorkerOptions {
+    let defaults = WorkerOptions::default();
+    WorkerOptions {
+        name: config.name.clone().unwrap_or(defaults.name),
+        slots: config.slots.clone(),
+        lease: config.lease,
+        beat_every: config.beat_every,
+        sweep_every: config.sweep_every,
+        poll_every: config.poll_every,
+        drain_within: config.drain_within,
+        keep_history: config.keep_history,
+    }
+}
+
+async fn until_asked_to_stop(
+    runtime: &Runtime,
+    queue: &Arc<dyn Queue>,
+    drain_within: Duration,
+    signals: &mut Signals,
+) -> Answer {
+    let mut clean = Answer::Yes;
+    tokio::select! {
+        // Somebody asked by `telecine workers drain`.
+        _ = runtime.finished() => {}
+        () = signals.next() => {
+            runtime.drain();
+            tokio::select! {
+                _ = runtime.finished() => {}
+                () = say_what_is_left(runtime, queue, drain_within) => {}
+                () = signals.next() => {
+                    say("stopping at once; what was running goes back to the queue");
+                    runtime.stop_now();
+                    clean = Answer::No;
+                }
+            }
+        }
+    }
+    let report = runtime.finished().await;
+    say(format_args!(
+        "stopped: {} completed, {} failed, {} given back",
+        report.completed, report.failed, report.released
+    ));
+    clean
+}
+
+/// Never returns: the drain's end is the runtime's to tell.
+async fn say_what_is_left(runtime: &Runtime, queue: &Arc<dyn Queue>, drain_within: Duration) {
+    let until = Instant::now() + drain_within;
+    loop {
+        let left = until.saturating_duration_since(Instant::now()).as_secs_f64().round();
+        // A database that does not answer now must not keep the person in the dark about the rest.
+        let running = match queue.workers().await {
+            Ok(workers) => {
+                workers.iter().find(|worker| worker.id == runtime.worker_id()).map_or(0, |own| own.running)
+            }
+            Err(_) => 0,
+        };
+        if running > 0 {
+            let jobs = human::count(running.into(), "job");
+            say(format_args!(
+                "draining: {jobs} still running, {left} s left; press Ctrl-C again to stop at once"
+            ));
+        }
+        tokio::time::sleep(SAY_EVERY).await;
+    }
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
