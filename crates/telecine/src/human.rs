@@ -12,10 +12,14 @@ pub(crate) fn duration(duration: Duration) -> String {
         0 => format!("{ms} ms"),
         1..10 => format!("{:.1} s", duration.as_secs_f64()),
         10..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        7_200..172_800 => format!("{} h", seconds / 3_600),
-        172_800.. => format!("{} d", seconds / 86_400),
+        120..7_200 => format!("{} min", rounded(seconds, 60)),
+        7_200..172_800 => format!("{} h", rounded(seconds, 3_600)),
+        172_800.. => format!("{} d", rounded(seconds, 86_400)),
     }
+}
+
+fn rounded(seconds: u64, unit: u64) -> u64 {
+    seconds.saturating_add(unit / 2) / unit
 }
 
 /// `12 s ago`, `in 3 min`, `now`.
@@ -90,6 +94,7 @@ mod tests {
         assert_eq!(instant(Timestamp::from_ms(988_000), now), "12 s ago");
         assert_eq!(instant(Timestamp::from_ms(999_160), now), "840 ms ago");
         assert_eq!(instant(Timestamp::from_ms(1_180_000), now), "in 3 min");
+        assert_eq!(instant(Timestamp::from_ms(1_599_900), now), "in 10 min");
         assert_eq!(instant(now, now), "now");
     }
 }

@@ -29,7 +29,9 @@ impl<'a> Screen<'a> {
         }
     }
 
+    /// Shows a look at the jobs, and something else that happened just now.
     pub(super) fn show(&mut self, seen: &Timeline, event: Option<String>) -> Result<()> {
+        let event = event.map(|event| format!("{}  {event}", seen.clock()));
         match self {
             Self::Live(live) => live.redraw(seen, event),
             Self::Lines { output, last } => {

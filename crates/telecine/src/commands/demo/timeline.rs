@@ -74,8 +74,12 @@ impl Timeline {
             *counts.entry(row.state).or_default() += 1;
         }
         let counts: Vec<String> = counts.iter().map(|(state, jobs)| format!("{jobs} {state}")).collect();
-        let time = self.now.since(self.from).as_secs_f64();
-        truncate(&format!("{time:>5.1} s  {}", counts.join(", ")), width)
+        truncate(&format!("{}  {}", self.clock(), counts.join(", ")), width)
+    }
+
+    /// The time since the first push.
+    pub(super) fn clock(&self) -> String {
+        format!("{:>5.1} s", self.now.since(self.from).as_secs_f64())
     }
 
     fn bar(&self, row: &Row, width: usize, span: Duration, colour: Colour) -> String {

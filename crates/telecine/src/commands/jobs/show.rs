@@ -10,9 +10,9 @@ use telecine_queue::{Attempt, Job, JobId, JobState, QueueError, Timestamp, Worke
 use super::attempts_spent;
 use crate::commands::{Schema, open};
 use crate::config::Config;
-use crate::human;
 use crate::output::{Answer, Colour, Output, Paint, harmless};
 use crate::table::{Cell, Table, truncate};
+use crate::{human, kinds};
 
 const JSON_WIDTH: usize = 400;
 
@@ -138,8 +138,9 @@ fn hints(job: &Job, workers: &[Worker], now: Timestamp) -> Vec<String> {
                 .into_iter()
                 .collect()
         }
-        JobState::Failed => vec![format!("start it over with `telecine jobs retry {id}`")],
-        JobState::Cancelled => vec![format!("start it over with `telecine jobs retry {id}`")],
+        JobState::Failed | JobState::Cancelled => {
+            vec![format!("start it over with `telecine jobs retry {id}`")]
+        }
         JobState::Waiting => vec!["it waits for other jobs of its run".into()],
         JobState::Parked => vec!["it is over a limit and runs when there is room".into()],
         JobState::Completed | JobState::Skipped => Vec::new(),
@@ -154,9 +155,11 @@ fn no_worker_for(job: &Job, workers: &[Worker]) -> Option<String> {
     if fitting.next().is_some() {
         return None;
     }
-    Some(format!(
-        "no live worker runs kind `{kind}` in lane `{lane}`: start one with `telecine worker --slots {lane}=3`",
-        kind = job.kind,
-        lane = job.lane
-    ))
+    let (kind, lane) = (&job.kind, &job.lane);
+    let start = match kinds::lane_of(kind) {
+        Some(own) if own == lane => "start one with `telecine worker`".into(),
+        Some(_) => format!("start one with `telecine worker --slots {lane}=3`"),
+        None => "start the program that knows this kind; this one does not".into(),
+    };
+    Some(format!("no live worker runs kind `{kind}` in lane `{lane}`: {start}"))
 }
