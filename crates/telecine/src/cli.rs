@@ -78,6 +78,9 @@ pub(crate) struct WorkerFlags {
     /// What to call this worker in lists [env: TELECINE_NAME]
     #[arg(long)]
     name: Option<String>,
+    /// Drain when the process that started this one ends, however it ends
+    #[arg(long, hide = true)]
+    pub(crate) leave_with_parent: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -10,9 +10,9 @@ mod workers;
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
-use telecine_queue::{OpenOptions, Queue};
+use telecine_queue::{OpenOptions, Queue, pending_migrations};
 
 use crate::cli::{Cli, Command};
 use crate::config::Config;
@@ -35,7 +35,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
     let otherwise = if matches!(cli.command, Command::Worker(_)) { "info" } else { "warn" };
     logging::start(&config.log, otherwise);
     match cli.command {
-        Command::Worker(_) => worker::run(&config).await,
+        Command::Worker(flags) => worker::run(&flags, &config).await,
         Command::Jobs(command) => jobs::run(command, &config, output).await,
         Command::Workers(command) => workers::run(command, &config, output).await,
         Command::Counts => counts::run(&config, output).await,
@@ -62,8 +62,14 @@ enum Schema {
 }
 
 async fn open(config: &Config, schema: Schema) -> Result<Arc<dyn Queue>> {
-    let options = OpenOptions { migrate: schema == Schema::Migrate, ..OpenOptions::default() };
-    telecine_queue::open_with(&config.database, &options)
-        .await
-        .with_context(|| format!("cannot open the database {}", config.database_shown()))
+    let cannot = || format!("cannot open the database {}", config.database_shown());
+    let migrate = schema == Schema::Migrate;
+    if !migrate && !pending_migrations(&config.database).await.with_context(cannot)?.is_empty() {
+        bail!(
+            "{}: it is new, or from an older telecine\nnext: check the name, then `telecine migrate`",
+            cannot()
+        );
+    }
+    let options = OpenOptions { migrate, ..OpenOptions::default() };
+    telecine_queue::open_with(&config.database, &options).await.with_context(cannot)
 }

@@ -3,9 +3,10 @@
 mod show;
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use telecine_queue::{Job, JobFilter, JobId, NewJob, Page, Push, Queue, QueueError, Timestamp};
+use telecine_queue::{Job, JobFilter, JobId, JobState, NewJob, Page, Push, Queue, QueueError, Timestamp};
 
 use super::{Schema, open};
 use crate::cli::{JobsClear, JobsCommand, JobsLs, JobsPush};
@@ -55,7 +56,7 @@ fn draw(jobs: &[Job], now: Timestamp) -> Table {
             truncate(&job.lane, 20).into(),
             Cell::painted(job.state, job.state),
             attempts_spent(job).into(),
-            job.progress.map_or_else(|| "-".into(), |part| format!("{:.0} %", part * 100.0)).into(),
+            progress(job).unwrap_or_else(|| "-".into()).into(),
             human::instant(job.created_at, now).into(),
             took(job, now).map_or_else(|| "-".into(), human::duration).into(),
             truncate(&harmless(&note(job, now)), 60).into(),
@@ -71,9 +72,16 @@ fn attempts_spent(job: &Job) -> String {
     }
 }
 
-/// How long the last claim ran, or has been running.
-fn took(job: &Job, now: Timestamp) -> Option<std::time::Duration> {
-    Some(job.finished_at.unwrap_or(now).since(job.claimed_at?))
+/// How far a running job is. What an ended claim last told says nothing any more.
+fn progress(job: &Job) -> Option<String> {
+    let part = job.progress.filter(|_| job.state == JobState::Running)?;
+    Some(format!("{:.0} %", part * 100.0))
+}
+
+/// How long the job has been running, or its last claim ran.
+fn took(job: &Job, now: Timestamp) -> Option<Duration> {
+    let until = job.finished_at.or((job.state == JobState::Running).then_some(now))?;
+    Some(until.since(job.claimed_at?))
 }
 
 /// What a reader of the list wants to know next about a job.

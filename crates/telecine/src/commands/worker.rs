@@ -1,23 +1,26 @@
 //! `telecine worker`: runs jobs until asked to stop.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use telecine_queue::{Queue, Runtime, WorkerOptions};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use telecine_queue::{Runtime, WorkerOptions};
+use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::time::Instant;
 
 use super::{Schema, open};
+use crate::cli::WorkerFlags;
 use crate::config::Config;
 use crate::output::{Answer, say};
 use crate::{human, kinds};
 
 const SAY_EVERY: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(config: &Config) -> Result<Answer> {
+pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> {
     // Before anything is claimed, so that no signal finds the process without a handler.
     let mut signals = Signals::listen()?;
+    if flags.leave_with_parent {
+        leave_with_parent()?;
+    }
     let kinds = match &config.kinds {
         Some(names) => kinds::all().only(names)?,
         None => kinds::all(),
@@ -31,15 +34,28 @@ pub(super) async fn run(config: &Config) -> Result<Answer> {
         config.database_shown()
     ));
 
-    let answer = until_asked_to_stop(&runtime, &queue, config.drain_within, &mut signals).await;
+    let answer = until_asked_to_stop(&runtime, config.drain_within, &mut signals).await;
     queue.close().await;
     Ok(answer)
+}
+
+#[cfg(target_os = "linux")]
+fn leave_with_parent() -> Result<()> {
+    use rustix::process::{Signal, set_parent_process_death_signal};
+
+    Ok(set_parent_process_death_signal(Some(Signal::TERM))?)
+}
+
+/// Elsewhere the parent's own clean-up has to do.
+#[cfg(not(target_os = "linux"))]
+fn leave_with_parent() -> Result<()> {
+    Ok(())
 }
 
 fn options(config: &Config) -> WorkerOptions {
     let defaults = WorkerOptions::default();
     WorkerOptions {
-        name: config.name.clone().unwrap_or(defaults.name),
+        name: config.name.clone().unwrap_or_else(|| defaults.name.clone()),
         slots: config.slots.clone(),
         lease: config.lease,
         beat_every: config.beat_every,
@@ -47,15 +63,11 @@ fn options(config: &Config) -> WorkerOptions {
         poll_every: config.poll_every,
         drain_within: config.drain_within,
         keep_history: config.keep_history,
+        ..defaults
     }
 }
 
-async fn until_asked_to_stop(
-    runtime: &Runtime,
-    queue: &Arc<dyn Queue>,
-    drain_within: Duration,
-    signals: &mut Signals,
-) -> Answer {
+async fn until_asked_to_stop(runtime: &Runtime, drain_within: Duration, signals: &mut Signals) -> Answer {
     let mut clean = Answer::Yes;
     tokio::select! {
         // Somebody asked by `telecine workers drain`.
@@ -64,7 +76,7 @@ async fn until_asked_to_stop(
             runtime.drain();
             tokio::select! {
                 _ = runtime.finished() => {}
-                () = say_what_is_left(runtime, queue, drain_within) => {}
+                () = say_what_is_left(runtime, drain_within) => {}
                 () = signals.next() => {
                     say("stopping at once; what was running goes back to the queue");
                     runtime.stop_now();
@@ -82,19 +94,13 @@ async fn until_asked_to_stop(
 }
 
 /// Never returns: the drain's end is the runtime's to tell.
-async fn say_what_is_left(runtime: &Runtime, queue: &Arc<dyn Queue>, drain_within: Duration) {
+async fn say_what_is_left(runtime: &Runtime, drain_within: Duration) {
     let until = Instant::now() + drain_within;
     loop {
-        let left = until.saturating_duration_since(Instant::now()).as_secs_f64().round();
-        // A database that does not answer now must not keep the person in the dark about the rest.
-        let running = match queue.workers().await {
-            Ok(workers) => {
-                workers.iter().find(|worker| worker.id == runtime.worker_id()).map_or(0, |own| own.running)
-            }
-            Err(_) => 0,
-        };
+        let running = runtime.running();
         if running > 0 {
-            let jobs = human::count(running.into(), "job");
+            let jobs = human::count(running as u64, "job");
+            let left = until.saturating_duration_since(Instant::now()).as_secs_f64().round();
             say(format_args!(
                 "draining: {jobs} still running, {left} s left; press Ctrl-C again to stop at once"
             ));
@@ -104,8 +110,8 @@ async fn say_what_is_left(runtime: &Runtime, queue: &Arc<dyn Queue>, drain_withi
 }
 
 struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+    interrupt: unix::Signal,
+    terminate: unix::Signal,
 }
 
 impl Signals {

@@ -1,4 +1,4 @@
-//! The demo's worker processes. None of them outlives the demo.
+//! The demo's worker processes. None of them outlives the demo, even if that is killed itself.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,14 @@ impl Crew {
             }
         }
         let child = command
-            .args(["worker", "--name", name, "--concurrency", &concurrency.to_string()])
+            .args([
+                "worker",
+                "--leave-with-parent",
+                "--name",
+                name,
+                "--concurrency",
+                &concurrency.to_string(),
+            ])
             // Not a flag: a URL may carry a password, and everybody can read a process's arguments.
             .env("TELECINE_DATABASE", &self.database)
             .envs(SETTINGS)

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use telecine_queue::{Attempt, Job, JobId, JobState, QueueError, Timestamp, Worker};
 
-use super::attempts_spent;
+use super::{attempts_spent, progress};
 use crate::commands::{Schema, open};
 use crate::config::Config;
 use crate::output::{Answer, Colour, Output, Paint, harmless};
@@ -73,7 +73,7 @@ fn facts(job: &Job, now: Timestamp, colour: Colour) -> String {
     fact("attempts", Some(attempts_spent(job)));
     fact("generation", Some(job.generation).filter(|generation| *generation > 1).map(|n| n.to_string()));
     fact("worker", job.worker.map(|worker| worker.to_string()));
-    fact("progress", job.progress.map(|part| format!("{:.0} %", part * 100.0)));
+    fact("progress", progress(job));
     fact("created", Some(at(job.created_at)));
     fact("due", job.run_at.map(at));
     fact("claimed", job.claimed_at.map(at));
