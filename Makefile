@@ -22,8 +22,8 @@ check: ## format, lints, dependencies: fast, nothing is run
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@if command -v cargo-deny >/dev/null; then \
-		echo "cargo deny check bans licenses sources"; \
-		cargo deny --log-level error check bans licenses sources; \
+		echo "cargo deny check --hide-inclusion-graph bans licenses sources"; \
+		cargo deny check --hide-inclusion-graph bans licenses sources; \
 	else \
 		echo "cargo-deny is not installed, its checks are left out (make setup installs it)" >&2; \
 	fi

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use telecine_queue::{Runtime, WorkerOptions};
+use telecine_queue::{Runtime, Slots, WorkerOptions};
 use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::time::Instant;
 
@@ -25,6 +25,7 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> 
         Some(names) => kinds::all().only(names)?,
         None => kinds::all(),
     };
+    warn_of_idle_kinds(&kinds.names(), &config.slots);
     let names = kinds.names().join(", ");
     let queue = open(config, Schema::Migrate).await?;
     let runtime = Runtime::start(queue.clone(), kinds, options(config)).await?;
@@ -37,6 +38,18 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> 
     let answer = until_asked_to_stop(&runtime, config.drain_within, &mut signals).await;
     queue.close().await;
     Ok(answer)
+}
+
+/// A kind whose lane has no slot never runs here: allowed, but seldom meant.
+fn warn_of_idle_kinds(names: &[&str], slots: &Slots) {
+    let Slots::PerLane(lanes) = slots else { return };
+    for name in names {
+        if let Some(lane) = kinds::lane_of(name).filter(|lane| !lanes.contains_key(*lane)) {
+            say(format_args!(
+                "warning: kind {name} runs in lane {lane}, which has no slot here; add {lane}=1 to --slots"
+            ));
+        }
+    }
 }
 
 #[cfg(target_os = "linux")]
