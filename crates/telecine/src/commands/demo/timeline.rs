@@ -168,7 +168,7 @@ fn mark(segment: &Segment) -> (char, Paint) {
         None => ('▒', Paint::Cyan),
         Some((_, AttemptOutcome::Completed)) => ('█', Paint::Green),
         Some((_, outcome @ AttemptOutcome::Lost)) => ('×', outcome.into()),
-        Some((_, outcome @ AttemptOutcome::Failed)) => ('!', outcome.into()),
+        Some((_, outcome @ (AttemptOutcome::Failed | AttemptOutcome::Overdue))) => ('!', outcome.into()),
         Some((
             _,
             outcome @ (AttemptOutcome::Snoozed | AttemptOutcome::Released | AttemptOutcome::Cancelled),
