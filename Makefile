@@ -1,0 +1,35 @@
+# The only commands a newcomer needs. `make help` lists them.
+
+SHELL := /usr/bin/env bash
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test bench check
+
+# Tools that scripts/setup puts beside the system's own.
+TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/telecine-tools
+export PATH := $(TOOLS)/bin:$(HOME)/.cargo/bin:$(PATH)
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what is missing (Debian; asks nothing)
+	@scripts/setup
+
+demo: setup ## ten jobs through three slots, then a worker killed half-way and nothing lost
+	cargo build --release --locked -p telecine
+	target/release/telecine demo
+
+check: ## format, lints, dependencies: fast, nothing is run
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	@if command -v cargo-deny >/dev/null; then \
+		echo "cargo deny check --hide-inclusion-graph bans licenses sources"; \
+		cargo deny check --hide-inclusion-graph bans licenses sources; \
+	else \
+		echo "cargo-deny is not installed, its checks are left out (make setup installs it)" >&2; \
+	fi
+
+test: setup check ## everything that must hold before a change is merged
+	cargo test --release --workspace --locked
+
+bench: setup ## figures of push, drain and pickup on both databases
+	cargo bench --locked -p telecine-queue --bench queue

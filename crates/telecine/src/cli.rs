@@ -1,0 +1,236 @@
+//! The command line, defined once: parser, help and completions come from here.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use serde_json::Value;
+use telecine_queue::{JobId, JobState, Timestamp, WorkerId};
+
+use crate::config::{Key, Layer};
+use crate::human;
+
+/// Durable media jobs: nothing that was accepted is ever lost.
+#[derive(Debug, Parser)]
+#[command(name = "telecine", version, arg_required_else_help = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Global {
+    /// Configuration file [default: telecine.toml, if it is there; env: TELECINE_CONFIG]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub(crate) config: Option<PathBuf>,
+    /// sqlite:FILE or postgres://USER@HOST/DATABASE [env: TELECINE_DATABASE]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
+    pub(crate) database: Option<String>,
+    /// pretty or json, a filter such as info,telecine_queue=debug, or both [env: TELECINE_LOG]
+    #[arg(long, global = true, value_name = "LOG", help_heading = "Global options")]
+    pub(crate) log: Option<String>,
+    /// Print one JSON document instead of text
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run jobs until asked to stop; SIGTERM or Ctrl-C finishes what is running first
+    Worker(WorkerFlags),
+    /// Push, look at and steer jobs
+    #[command(subcommand)]
+    Jobs(JobsCommand),
+    /// Look at and steer workers
+    #[command(subcommand)]
+    Workers(WorkersCommand),
+    /// How many jobs there are, by lane, kind and state
+    Counts,
+    /// Bring the database's schema up to date
+    Migrate {
+        /// Change nothing; list what is missing and exit 1 if anything is
+        #[arg(long)]
+        check: bool,
+    },
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// See the queue at work: ten jobs through three slots, then a worker killed half-way and nothing lost
+    Demo,
+    /// Print a completion script for a shell
+    Completions { shell: Shell },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WorkerFlags {
+    /// Slots per lane, such as cpu=2,net=8 [env: TELECINE_SLOTS]
+    #[arg(long, value_name = "LANE=N,…", conflicts_with = "concurrency")]
+    slots: Option<String>,
+    /// Slots of every lane [default: 3; env: TELECINE_CONCURRENCY]
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u32>,
+    /// Run only these kinds [env: TELECINE_KINDS]
+    #[arg(long, value_name = "KIND,…")]
+    kinds: Option<String>,
+    /// What to call this worker in lists [env: TELECINE_NAME]
+    #[arg(long)]
+    name: Option<String>,
+    /// Drain when the process that started this one ends, however it ends
+    #[arg(long, hide = true)]
+    pub(crate) leave_with_parent: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsCommand {
+    /// List jobs, newest first
+    Ls(JobsLs),
+    /// One job, its attempts, and what to do next
+    Show { id: JobId },
+    /// Start finished jobs over, with fresh attempts
+    Retry {
+        #[arg(required = true)]
+        ids: Vec<JobId>,
+    },
+    /// End jobs that are not finished yet
+    Cancel {
+        #[arg(required = true)]
+        ids: Vec<JobId>,
+    },
+    /// Push one job, or the same one several times; prints the ids
+    Push(Box<JobsPush>),
+    /// Forget jobs that are not running
+    Delete {
+        #[arg(required = true)]
+        ids: Vec<JobId>,
+    },
+    /// Forget all jobs of some states
+    Clear(JobsClear),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct JobsLs {
+    /// Only these states; may be repeated
+    #[arg(long = "state", value_name = "STATE", value_delimiter = ',')]
+    pub(crate) states: Vec<JobState>,
+    #[arg(long)]
+    pub(crate) kind: Option<String>,
+    #[arg(long)]
+    pub(crate) lane: Option<String>,
+    /// How many at most
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+    /// Go on where the last list ended
+    #[arg(long, value_name = "ID")]
+    pub(crate) cursor: Option<JobId>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct JobsPush {
+    pub(crate) kind: String,
+    /// What the kind works on
+    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json)]
+    pub(crate) payload: Value,
+    /// 0 to 100, higher first
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) priority: Option<u8>,
+    /// Another lane than the kind's own
+    #[arg(long)]
+    pub(crate) lane: Option<String>,
+    /// Not before this long from now, such as 90s, 10m or 1h30m
+    #[arg(long = "in", value_name = "DURATION", value_parser = human::parse_duration, conflicts_with = "at")]
+    pub(crate) delay: Option<Duration>,
+    /// Not before this instant, such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "RFC3339")]
+    pub(crate) at: Option<Timestamp>,
+    /// Pushing again with this key and the same content returns the first job
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
+    /// While a job of this kind with this key is live or completed, return that one
+    #[arg(long, value_name = "KEY", conflicts_with = "count")]
+    pub(crate) unique_key: Option<String>,
+    /// Failures after which the job is failed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) max_attempts: Option<u16>,
+    /// How many of the same job
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) count: u32,
+    /// Push even if this program does not know the kind
+    #[arg(long)]
+    pub(crate) any_kind: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct JobsClear {
+    /// Jobs in these states; may be repeated
+    #[arg(long = "state", value_name = "STATE", value_delimiter = ',', required = true)]
+    pub(crate) states: Vec<JobState>,
+    #[arg(long)]
+    pub(crate) kind: Option<String>,
+    /// Really do it
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkersCommand {
+    /// List workers
+    Ls,
+    /// Ask a worker to finish what it has, take nothing new and leave
+    Drain {
+        #[arg(value_parser = worker_id)]
+        id: WorkerId,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Each value and where it was set; passwords are masked
+    Show,
+}
+
+impl Cli {
+    /// What the flags say about the configuration.
+    pub(crate) fn layer(&self) -> Layer {
+        let mut layer = Layer::default();
+        layer.flag(Key::Database, "--database", self.global.database.as_ref());
+        layer.flag(Key::Log, "--log", self.global.log.as_ref());
+        if let Command::Worker(worker) = &self.command {
+            layer.flag(Key::Slots, "--slots", worker.slots.as_ref());
+            layer.flag(Key::Concurrency, "--concurrency", worker.concurrency);
+            layer.flag(Key::Kinds, "--kinds", worker.kinds.as_ref());
+            layer.flag(Key::Name, "--name", worker.name.as_ref());
+        }
+        layer
+    }
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
+}
+
+fn worker_id(text: &str) -> Result<WorkerId, String> {
+    text.parse().map(WorkerId).map_err(|_| "a worker's id is a number; see `telecine workers ls`".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn slots_and_concurrency_conflict() {
+        let error = Cli::try_parse_from(["telecine", "worker", "--slots", "cpu=1", "--concurrency", "2"])
+            .expect_err("they say the same thing in two ways");
+
+        assert_eq!(error.exit_code(), 2);
+    }
+}

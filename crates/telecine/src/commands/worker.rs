@@ -1,0 +1,141 @@
+//! `telecine worker`: runs jobs until asked to stop.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use telecine_queue::{Runtime, Slots, WorkerOptions};
+use tokio::signal::unix::{self, SignalKind, signal};
+use tokio::time::Instant;
+
+use super::{Schema, open};
+use crate::cli::WorkerFlags;
+use crate::config::Config;
+use crate::output::{Answer, say};
+use crate::{human, kinds};
+
+const SAY_EVERY: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> {
+    // Before anything is claimed, so that no signal finds the process without a handler.
+    let mut signals = Signals::listen()?;
+    if flags.leave_with_parent {
+        leave_with_parent()?;
+    }
+    let kinds = match &config.kinds {
+        Some(names) => kinds::all().only(names)?,
+        None => kinds::all(),
+    };
+    warn_of_idle_kinds(&kinds.names(), &config.slots);
+    let names = kinds.names().join(", ");
+    let queue = open(config, Schema::Migrate).await?;
+    let runtime = Runtime::start(queue.clone(), kinds, options(config)).await?;
+    say(format_args!(
+        "worker {} runs {names} on {}; Ctrl-C drains it",
+        runtime.worker_id(),
+        config.database_shown()
+    ));
+
+    let answer = until_asked_to_stop(&runtime, config.drain_within, &mut signals).await;
+    queue.close().await;
+    Ok(answer)
+}
+
+/// A kind whose lane has no slot never runs here: allowed, but seldom meant.
+fn warn_of_idle_kinds(names: &[&str], slots: &Slots) {
+    let Slots::PerLane(lanes) = slots else { return };
+    for name in names {
+        if let Some(lane) = kinds::lane_of(name).filter(|lane| !lanes.contains_key(*lane)) {
+            say(format_args!(
+                "warning: kind {name} runs in lane {lane}, which has no slot here; add {lane}=1 to --slots"
+            ));
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn leave_with_parent() -> Result<()> {
+    use rustix::process::{Signal, set_parent_process_death_signal};
+
+    Ok(set_parent_process_death_signal(Some(Signal::TERM))?)
+}
+
+/// Elsewhere the parent's own clean-up has to do.
+#[cfg(not(target_os = "linux"))]
+fn leave_with_parent() -> Result<()> {
+    Ok(())
+}
+
+fn options(config: &Config) -> WorkerOptions {
+    let defaults = WorkerOptions::default();
+    WorkerOptions {
+        name: config.name.clone().unwrap_or_else(|| defaults.name.clone()),
+        slots: config.slots.clone(),
+        lease: config.lease,
+        beat_every: config.beat_every,
+        sweep_every: config.sweep_every,
+        poll_every: config.poll_every,
+        drain_within: config.drain_within,
+        keep_history: config.keep_history,
+        ..defaults
+    }
+}
+
+async fn until_asked_to_stop(runtime: &Runtime, drain_within: Duration, signals: &mut Signals) -> Answer {
+    let mut clean = Answer::Yes;
+    tokio::select! {
+        // Somebody asked by `telecine workers drain`.
+        _ = runtime.finished() => {}
+        () = signals.next() => {
+            runtime.drain();
+            tokio::select! {
+                _ = runtime.finished() => {}
+                () = say_what_is_left(runtime, drain_within) => {}
+                () = signals.next() => {
+                    say("stopping at once; what was running goes back to the queue");
+                    runtime.stop_now();
+                    clean = Answer::No;
+                }
+            }
+        }
+    }
+    let report = runtime.finished().await;
+    say(format_args!(
+        "stopped: {} completed, {} failed, {} given back",
+        report.completed, report.failed, report.released
+    ));
+    clean
+}
+
+/// Never returns: the drain's end is the runtime's to tell.
+async fn say_what_is_left(runtime: &Runtime, drain_within: Duration) {
+    let until = Instant::now() + drain_within;
+    loop {
+        let running = runtime.running();
+        if running > 0 {
+            let jobs = human::count(running as u64, "job");
+            let left = until.saturating_duration_since(Instant::now()).as_secs_f64().round();
+            say(format_args!(
+                "draining: {jobs} still running, {left} s left; press Ctrl-C again to stop at once"
+            ));
+        }
+        tokio::time::sleep(SAY_EVERY).await;
+    }
+}
+
+struct Signals {
+    interrupt: unix::Signal,
+    terminate: unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Configuration: defaults < `telecine.toml` < `TELECINE_*` < flags.
+//!
+//! Each layer is first read as what was typed, key by key with its origin ([`Layer`]); only the winner of each key is
+//! given a meaning ([`Config`]). Loading reads the file and the environment and changes nothing.
+
+mod environment;
+mod file;
+mod meaning;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use telecine_queue::Slots;
+
+pub(crate) use meaning::mask_password;
+
+use crate::nearest::did_you_mean;
+
+/// The file that is read when none is named.
+pub(crate) const FILE: &str = "telecine.toml";
+
+/// Every setting there is. One line here gives the key of the file, the variable, `config show` and the checks for
+/// unknown names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    Database,
+    Slots,
+    Concurrency,
+    Kinds,
+    Name,
+    LeaseMs,
+    BeatMs,
+    SweepMs,
+    PollMs,
+    DrainMs,
+    KeepHistoryDays,
+    Log,
+}
+
+impl Key {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Database,
+        Self::Slots,
+        Self::Concurrency,
+        Self::Kinds,
+        Self::Name,
+        Self::LeaseMs,
+        Self::BeatMs,
+        Self::SweepMs,
+        Self::PollMs,
+        Self::DrainMs,
+        Self::KeepHistoryDays,
+        Self::Log,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Database => "database",
+            Self::Slots => "slots",
+            Self::Concurrency => "concurrency",
+            Self::Kinds => "kinds",
+            Self::Name => "name",
+            Self::LeaseMs => "lease_ms",
+            Self::BeatMs => "beat_ms",
+            Self::SweepMs => "sweep_ms",
+            Self::PollMs => "poll_ms",
+            Self::DrainMs => "drain_ms",
+            Self::KeepHistoryDays => "keep_history_days",
+            Self::Log => "log",
+        }
+    }
+
+    /// The environment variable of this key.
+    pub(crate) fn variable(self) -> String {
+        format!("{}{}", environment::PREFIX, self.name().to_uppercase())
+    }
+
+    fn default_text(self) -> Option<&'static str> {
+        match self {
+            Self::Database => Some("sqlite:telecine.db"),
+            Self::Concurrency => Some("3"),
+            Self::LeaseMs => Some("30000"),
+            Self::BeatMs => Some("10000"),
+            Self::SweepMs => Some("5000"),
+            Self::PollMs => Some("1000"),
+            Self::DrainMs => Some("25000"),
+            Self::KeepHistoryDays => Some("30"),
+            Self::Log => Some("pretty"),
+            Self::Slots | Self::Kinds | Self::Name => None,
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|key| key.name() == name)
+    }
+}
+
+/// Where a value was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    File { path: PathBuf, line: usize, column: usize },
+    Variable(String),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line, column } => write!(f, "{}:{line}:{column}", path.display()),
+            Self::Variable(name) => f.write_str(name),
+            Self::Flag(flag) => f.write_str(flag),
+        }
+    }
+}
+
+/// A value as it was typed, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Typed {
+    pub(crate) text: String,
+    pub(crate) origin: Origin,
+}
+
+/// What one source says. Every key is optional.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layer(BTreeMap<Key, Typed>);
+
+impl Layer {
+    pub(crate) fn set(&mut self, key: Key, text: impl Into<String>, origin: Origin) {
+        self.0.insert(key, Typed { text: text.into(), origin });
+    }
+
+    /// Takes the value of a flag, if it was given.
+    pub(crate) fn flag(&mut self, key: Key, flag: &'static str, text: Option<impl ToString>) {
+        if let Some(text) = text {
+            self.set(key, text.to_string(), Origin::Flag(flag));
+        }
+    }
+
+    fn defaults() -> Self {
+        let mut layer = Self::default();
+        for key in Key::ALL {
+            if let Some(text) = key.default_text() {
+                layer.set(key, text, Origin::Default);
+            }
+        }
+        layer
+    }
+
+    /// Lays `over` on top. Slots and concurrency are two ways to say one thing: the later one replaces the other.
+    fn cover(&mut self, over: Self) -> Result<()> {
+        match (over.0.get(&Key::Slots), over.0.get(&Key::Concurrency)) {
+            (Some(slots), Some(concurrency)) => bail!(
+                "slots ({}) and concurrency ({}) are both set, and both say how many jobs run at once\n\
+                 next: keep one of them",
+                slots.origin,
+                concurrency.origin
+            ),
+            (Some(_), None) => drop(self.0.remove(&Key::Concurrency)),
+            (None, Some(_)) => drop(self.0.remove(&Key::Slots)),
+            (None, None) => {}
+        }
+        self.0.extend(over.0);
+        Ok(())
+    }
+}
+
+/// Configuration that holds together.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) database: String,
+    pub(crate) slots: Slots,
+    /// `None` means every kind this program knows.
+    pub(crate) kinds: Option<Vec<String>>,
+    pub(crate) name: Option<String>,
+    pub(crate) lease: Duration,
+    pub(crate) beat_every: Duration,
+    pub(crate) sweep_every: Duration,
+    pub(crate) poll_every: Duration,
+    pub(crate) drain_within: Duration,
+    pub(crate) keep_history: Duration,
+    pub(crate) log: Log,
+    typed: Layer,
+}
+
+/// How and what to log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Log {
+    pub(crate) json: bool,
+    /// A filter such as `info,telecine_queue=debug`. `None` leaves it to `RUST_LOG`.
+    pub(crate) filter: Option<String>,
+}
+
+impl Config {
+    /// What was typed for a key, and where. `None` when nothing was and there is no default.
+    pub(crate) fn typed(&self, key: Key) -> Option<&Typed> {
+        self.typed.0.get(&key)
+    }
+
+    /// The database URL without its password, and where it was set: for messages.
+    pub(crate) fn database_shown(&self) -> String {
+        let origin = self.typed(Key::Database).map_or(Origin::Default, |typed| typed.origin.clone());
+        format!("{} ({origin})", mask_password(&self.database))
+    }
+}
+
+/// Reads every layer. `file` is the flag `--config`.
+pub(crate) fn load(file: Option<&Path>, flags: Layer) -> Result<Config> {
+    let variables = environment::read(std::env::vars_os())?;
+    let named = file.map(Path::to_path_buf).or(variables.file);
+    let mut typed = Layer::defaults();
+    if let Some(layer) = file::read(named.as_deref())? {
+        typed.cover(layer)?;
+    }
+    typed.cover(variables.layer)?;
+    typed.cover(flags)?;
+    meaning::of(typed)
+}
+
+fn unknown_key(name: &str) -> String {
+    let known = Key::ALL.map(Key::name);
+    format!("unknown key `{name}`{}", did_you_mean(name, &known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layers(file: &str, variables: &[(&str, &str)], flags: &[(Key, &'static str, &str)]) -> Result<Config> {
+        let mut typed = Layer::defaults();
+        typed.cover(file::parse(Path::new(FILE), file)?)?;
+        let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        typed.cover(environment::read(variables)?.layer)?;
+        let mut top = Layer::default();
+        for (key, flag, text) in flags {
+            top.flag(*key, flag, Some(text));
+        }
+        typed.cover(top)?;
+        meaning::of(typed)
+    }
+
+    fn refusal(config: Result<Config>) -> String {
+        config.expect_err("the configuration is not valid").to_string()
+    }
+
+    #[test]
+    fn an_empty_configuration_is_valid() {
+        let config = layers("", &[], &[]).expect("defaults are valid");
+
+        assert_eq!(config.database, "sqlite:telecine.db");
+        assert!(matches!(config.slots, Slots::Each(3)));
+        assert_eq!(config.lease, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn the_later_layer_wins_and_is_named_as_the_origin() {
+        let config = layers(
+            "# ours\ndatabase = \"sqlite:file.db\"\npoll_ms = 7\nsweep_ms = 8",
+            &[("TELECINE_DATABASE", "sqlite:variable.db"), ("TELECINE_POLL_MS", "9")],
+            &[(Key::Database, "--database", "sqlite:flag.db")],
+        )
+        .expect("valid");
+
+        let origin = |key| config.typed(key).map(|typed| typed.origin.to_string());
+        assert_eq!(config.database, "sqlite:flag.db");
+        assert_eq!(origin(Key::Database).as_deref(), Some("--database"));
+        assert_eq!(config.poll_every, Duration::from_millis(9));
+        assert_eq!(origin(Key::PollMs).as_deref(), Some("TELECINE_POLL_MS"));
+        assert_eq!(origin(Key::SweepMs).as_deref(), Some("telecine.toml:4:1"));
+        assert_eq!(origin(Key::BeatMs).as_deref(), Some("default"));
+    }
+
+    #[test]
+    fn slots_of_a_later_layer_replace_concurrency_of_an_earlier_one() {
+        let config = layers("concurrency = 4", &[("TELECINE_SLOTS", "cpu=2,net=8")], &[]).expect("valid");
+
+        let Slots::PerLane(lanes) = &config.slots else { panic!("{:?}", config.slots) };
+        assert_eq!(lanes.get("net"), Some(&8));
+        assert_eq!(config.typed(Key::Concurrency), None);
+    }
+
+    #[test]
+    fn slots_and_concurrency_in_one_place_are_refused() {
+        let refusal = refusal(layers("concurrency = 4\nslots = { cpu = 2 }", &[], &[]));
+
+        assert!(refusal.contains("telecine.toml:2:1") && refusal.contains("telecine.toml:1:1"), "{refusal}");
+    }
+
+    #[test]
+    fn an_unknown_key_of_the_file_names_its_place_and_the_nearest_key() {
+        let refusal = refusal(layers("poll_ms = 5\n  leese_ms = 5", &[], &[]));
+
+        assert!(refusal.contains("telecine.toml:2:3"), "{refusal}");
+        assert!(refusal.contains("did you mean `lease_ms`?"), "{refusal}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_toml_names_the_place() {
+        let refusal = refusal(layers("poll_ms = 5\nlease_ms = = 3", &[], &[]));
+
+        assert!(refusal.contains("telecine.toml:2:"), "{refusal}");
+    }
+
+    #[test]
+    fn an_unknown_variable_names_the_nearest_one() {
+        let refusal = refusal(layers("", &[("TELECINE_DATABSE", "sqlite:x")], &[]));
+
+        assert!(refusal.contains("TELECINE_DATABSE"), "{refusal}");
+        assert!(refusal.contains("did you mean `TELECINE_DATABASE`?"), "{refusal}");
+    }
+
+    #[test]
+    fn a_value_that_means_nothing_names_its_origin() {
+        for (file, expected) in [
+            ("lease_ms = \"soon\"", "telecine.toml:1:1"),
+            ("lease_ms = -1", "lease_ms"),
+            ("concurrency = 0", "concurrency"),
+            ("slots = \"cpu\"", "cpu=2"),
+            ("slots = \"cpu=0\"", "slots"),
+            ("slots = \"CPU lane=1\"", "lane"),
+            ("slots = { cpu = 1, net = \"x\" }", "slots"),
+            ("lease_ms = 1000\nbeat_ms = 500", "beat_ms"),
+            ("database = 3", "database"),
+            ("database = \"mysql://x\"", "database"),
+            ("kinds = [1]", "kinds"),
+            ("log = \"json,=,=\"", "log"),
+        ] {
+            let refusal = refusal(layers(file, &[], &[]));
+            assert!(refusal.contains(expected), "{file}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn lists_may_be_written_as_toml_or_as_text() {
+        for file in [
+            "slots = { cpu = 2, net = 8 }\nkinds = [\"a\", \"b\"]",
+            "slots = \"cpu=2, net=8\"\nkinds = \"a,b\"",
+        ] {
+            let config = layers(file, &[], &[]).expect("valid");
+
+            assert!(matches!(&config.slots, Slots::PerLane(lanes) if lanes.len() == 2), "{:?}", config.slots);
+            assert_eq!(config.kinds.as_deref(), Some(["a".to_owned(), "b".to_owned()].as_slice()));
+        }
+    }
+
+    #[test]
+    fn log_takes_a_format_and_a_filter() {
+        let log = |text: &str| layers(&format!("log = {text:?}"), &[], &[]).expect("valid").log;
+
+        assert_eq!(log("pretty"), Log { json: false, filter: None });
+        assert_eq!(log("json"), Log { json: true, filter: None });
+        assert_eq!(log("debug"), Log { json: false, filter: Some("debug".into()) });
+        assert_eq!(
+            log("json,info,telecine_queue=trace"),
+            Log { json: true, filter: Some("info,telecine_queue=trace".into()) }
+        );
+    }
+}

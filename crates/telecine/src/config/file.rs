@@ -1,0 +1,103 @@
+//! The layer of `telecine.toml`.
+
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use toml::de::{DeTable, DeValue};
+
+use super::{FILE, Key, Layer, Origin, unknown_key};
+
+/// Reads the named file, or `telecine.toml` in the current folder if there is one.
+pub(super) fn read(named: Option<&Path>) -> Result<Option<Layer>> {
+    let path = named.unwrap_or(Path::new(FILE));
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(path, &text).map(Some),
+        Err(error) if error.kind() == ErrorKind::NotFound && named.is_none() => Ok(None),
+        Err(error) => {
+            Err(error).with_context(|| format!("cannot read the configuration file {}", path.display()))
+        }
+    }
+}
+
+pub(super) fn parse(path: &Path, text: &str) -> Result<Layer> {
+    let place = |span: Range<usize>| {
+        let (line, column) = line_and_column(text, span.start);
+        Origin::File { path: path.to_owned(), line, column }
+    };
+    let table = DeTable::parse(text)
+        .map_err(|error| anyhow!("{}: {}", place(error.span().unwrap_or_default()), error.message()))?;
+
+    let mut layer = Layer::default();
+    for (name, value) in table.get_ref() {
+        let origin = place(name.span());
+        let key =
+            Key::named(name.get_ref()).ok_or_else(|| anyhow!("{origin}: {}", unknown_key(name.get_ref())))?;
+        let typed = as_text(key, value.get_ref())
+            .ok_or_else(|| anyhow!("{origin}: {} is {}", key.name(), expected(key)))?;
+        layer.set(key, typed, origin);
+    }
+    Ok(layer)
+}
+
+/// The same text that the variable or the flag of this key would carry. `None` when the TOML type does not fit.
+fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
+    match (key, value) {
+        (Key::Database | Key::Name | Key::Log | Key::Kinds | Key::Slots, DeValue::String(text)) => {
+            Some(text.to_string())
+        }
+        (Key::Kinds, DeValue::Array(kinds)) => {
+            let kinds: Option<Vec<&str>> = kinds.iter().map(|kind| kind.get_ref().as_str()).collect();
+            Some(kinds?.join(","))
+        }
+        (Key::Slots, DeValue::Table(lanes)) => {
+            let lanes: Option<Vec<String>> = lanes
+                .iter()
+                .map(|(lane, slots)| Some(format!("{}={}", lane.get_ref(), integer(slots.get_ref())?)))
+                .collect();
+            Some(lanes?.join(","))
+        }
+        (
+            Key::Concurrency
+            | Key::LeaseMs
+            | Key::BeatMs
+            | Key::SweepMs
+            | Key::PollMs
+            | Key::DrainMs
+            | Key::KeepHistoryDays,
+            value,
+        ) => integer(value),
+        (Key::Database | Key::Name | Key::Log | Key::Kinds | Key::Slots, _) => None,
+    }
+}
+
+fn integer(value: &DeValue<'_>) -> Option<String> {
+    value
+        .as_integer()
+        .and_then(|integer| i64::from_str_radix(integer.as_str(), integer.radix()).ok())
+        .map(|n| n.to_string())
+}
+
+fn expected(key: Key) -> &'static str {
+    match key {
+        Key::Database => "a text such as \"sqlite:telecine.db\"",
+        Key::Name | Key::Log => "a text",
+        Key::Kinds => "a list of texts such as [\"pause\"]",
+        Key::Slots => "a table such as { cpu = 2, net = 8 } or a text such as \"cpu=2,net=8\"",
+        Key::Concurrency
+        | Key::LeaseMs
+        | Key::BeatMs
+        | Key::SweepMs
+        | Key::PollMs
+        | Key::DrainMs
+        | Key::KeepHistoryDays => "a whole number",
+    }
+}
+
+/// Both from 1, the column in characters.
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}

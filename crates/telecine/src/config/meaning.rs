@@ -1,0 +1,191 @@
+//! From what was typed to what is meant.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use telecine_queue::Slots;
+use tracing_subscriber::EnvFilter;
+
+use super::{Config, Key, Layer, Log, Typed};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_SLOTS: u32 = 1_000;
+/// A year: nobody means more, and it keeps every sum of instants in range.
+const MAX_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
+const MAX_DAYS: u32 = 36_500;
+
+pub(super) fn of(typed: Layer) -> Result<Config> {
+    let reader = Reader(&typed);
+    let config = Config {
+        database: reader.required(Key::Database, database)?,
+        slots: reader.slots()?,
+        kinds: reader.optional(Key::Kinds, names)?,
+        name: reader.optional(Key::Name, name)?,
+        lease: reader.required(Key::LeaseMs, milliseconds)?,
+        beat_every: reader.required(Key::BeatMs, milliseconds)?,
+        sweep_every: reader.required(Key::SweepMs, milliseconds)?,
+        poll_every: reader.required(Key::PollMs, milliseconds)?,
+        drain_within: reader.required(Key::DrainMs, milliseconds)?,
+        keep_history: reader.required(Key::KeepHistoryDays, days)?,
+        log: reader.required(Key::Log, log)?,
+        typed: typed.clone(),
+    };
+    // Two beats must fit into a lease with room to spare, or one lost packet makes a healthy worker look dead.
+    if config.beat_every * 2 >= config.lease {
+        bail!(
+            "beat_ms {} ({}) must be less than half of lease_ms {} ({}): a worker has to be able to miss one beat\n\
+             next: raise lease_ms or lower beat_ms",
+            config.beat_every.as_millis(),
+            reader.origin(Key::BeatMs),
+            config.lease.as_millis(),
+            reader.origin(Key::LeaseMs),
+        );
+    }
+    Ok(config)
+}
+
+struct Reader<'a>(&'a Layer);
+
+impl Reader<'_> {
+    fn optional<T>(&self, key: Key, parse: impl Fn(&str) -> Result<T>) -> Result<Option<T>> {
+        let Some(Typed { text, origin }) = self.0.0.get(&key) else { return Ok(None) };
+        parse(text).map(Some).map_err(|reason| anyhow!("{origin}: {} {reason}", key.name()))
+    }
+
+    fn required<T>(&self, key: Key, parse: impl Fn(&str) -> Result<T>) -> Result<T> {
+        self.optional(key, parse).map(|value| value.expect("a key that is required has a default"))
+    }
+
+    fn slots(&self) -> Result<Slots> {
+        match self.optional(Key::Slots, lane_slots)? {
+            Some(lanes) => Ok(Slots::PerLane(lanes)),
+            None => self.required(Key::Concurrency, |text| positive(text).map(Slots::Each)),
+        }
+    }
+
+    fn origin(&self, key: Key) -> String {
+        self.0.0.get(&key).map_or_else(String::new, |typed| typed.origin.to_string())
+    }
+}
+
+fn database(text: &str) -> Result<String> {
+    let scheme = text.split(':').next().unwrap_or_default();
+    let fits = matches!(scheme, "sqlite" | "postgres" | "postgresql") && text.len() > scheme.len() + 1;
+    // The rest may be a password: only the scheme is repeated.
+    ensure!(fits, "must be sqlite:FILE or postgres://USER@HOST/DATABASE; this one starts with `{scheme}`");
+    Ok(text.into())
+}
+
+/// `cpu=2,net=8`
+fn lane_slots(text: &str) -> Result<BTreeMap<String, u32>> {
+    let mut lanes = BTreeMap::new();
+    for part in text.split(',').map(str::trim) {
+        let Some((lane, slots)) = part.split_once('=') else {
+            bail!("`{part}` is not LANE=SLOTS, such as cpu=2,net=8");
+        };
+        let (lane, slots) = (lane.trim(), slots.trim());
+        check_lane(lane)?;
+        let slots = positive(slots).map_err(|reason| anyhow!("of lane {lane} {reason}"))?;
+        ensure!(lanes.insert(lane.to_owned(), slots).is_none(), "names lane `{lane}` twice");
+    }
+    Ok(lanes)
+}
+
+/// `a,b`
+fn names(text: &str) -> Result<Vec<String>> {
+    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+    ensure!(names.iter().all(|name| !name.is_empty()), "has an empty name in `{text}`; write a,b");
+    Ok(names)
+}
+
+fn check_lane(lane: &str) -> Result<()> {
+    let proper = lane.starts_with(|c: char| c.is_ascii_lowercase())
+        && lane.len() <= 40
+        && lane.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-');
+    ensure!(proper, "names a lane {lane:?}; a lane is a short lower-case word such as cpu, net or io");
+    Ok(())
+}
+
+fn name(text: &str) -> Result<String> {
+    let proper = !text.trim().is_empty() && text.len() <= 200 && !text.chars().any(char::is_control);
+    ensure!(proper, "must be 1 to 200 bytes without control characters");
+    Ok(text.into())
+}
+
+fn positive(text: &str) -> Result<u32> {
+    let slots = text.parse().unwrap_or(0);
+    ensure!((1..=MAX_SLOTS).contains(&slots), "must be a number from 1 to {MAX_SLOTS}, not `{text}`");
+    Ok(slots)
+}
+
+fn milliseconds(text: &str) -> Result<Duration> {
+    let ms = text.parse().unwrap_or(0);
+    ensure!((1..=MAX_MS).contains(&ms), "must be a number of milliseconds from 1 to {MAX_MS}, not `{text}`");
+    Ok(Duration::from_millis(ms))
+}
+
+fn days(text: &str) -> Result<Duration> {
+    let days = text.parse().ok().filter(|days| *days <= MAX_DAYS);
+    days.map(|days| DAY * days)
+        .ok_or_else(|| anyhow!("must be a number of days from 0 to {MAX_DAYS}, not `{text}`"))
+}
+
+/// `pretty` or `json`, a filter, or both: `json,info,telecine_queue=debug`.
+fn log(text: &str) -> Result<Log> {
+    let (formats, filters): (Vec<&str>, Vec<&str>) =
+        text.split(',').map(str::trim).partition(|part| matches!(*part, "pretty" | "json"));
+    let filter = (!filters.is_empty()).then(|| filters.join(","));
+    if let Some(filter) = &filter {
+        EnvFilter::try_new(filter).map_err(|reason| {
+            anyhow!("must be pretty, json, a filter such as info,telecine_queue=debug, or both; `{filter}` is none: {reason}")
+        })?;
+    }
+    Ok(Log { json: formats.last() == Some(&"json"), filter })
+}
+
+/// A URL that may be shown: `postgres://user:***@host/db`.
+pub(crate) fn mask_password(url: &str) -> String {
+    let masked = match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let authority_ends = rest.find(['/', '?']).unwrap_or(rest.len());
+            // A password may contain `/` when somebody forgot to encode it: then the last `@` still ends it.
+            let at = rest.rfind('@').filter(|at| *at < authority_ends || rest[..*at].contains(':'));
+            match at.and_then(|at| rest[..at].find(':').map(|colon| (colon, at))) {
+                Some((colon, at)) => format!("{scheme}://{}:***{}", &rest[..colon], &rest[at..]),
+                None => url.to_owned(),
+            }
+        }
+        None => url.to_owned(),
+    };
+    let Some((base, query)) = masked.split_once('?') else { return masked };
+    let query: Vec<String> = query
+        .split('&')
+        .map(|pair| match pair.split_once('=') {
+            Some((key, _)) if key.contains("pass") => format!("{key}=***"),
+            _ => pair.to_owned(),
+        })
+        .collect();
+    format!("{base}?{}", query.join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mask_password;
+
+    #[test]
+    fn a_password_is_never_shown() {
+        for (url, shown) in [
+            ("sqlite:telecine.db", "sqlite:telecine.db"),
+            ("postgres://me@host/db", "postgres://me@host/db"),
+            ("postgres://me:secret@host:5432/db", "postgres://me:***@host:5432/db"),
+            ("postgres://me:se/cr@et@host/db", "postgres://me:***@host/db"),
+            (
+                "postgres://host/db?user=me&password=secret&sslmode=require",
+                "postgres://host/db?user=me&password=***&sslmode=require",
+            ),
+        ] {
+            assert_eq!(mask_password(url), shown);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The `telecine` binary: configuration, command line, and the wiring between them and the queue.
+//!
+//! stdout is data, stderr is talk. Exit codes: 0 done, 1 a negative answer, 2 an error.
+
+mod cli;
+mod commands;
+mod config;
+mod human;
+mod kinds;
+mod logging;
+mod nearest;
+mod output;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::Cli;
+use crate::output::{Answer, Output};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output::new(cli.global.json);
+    let answer = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(Box::pin(commands::run(cli, &output))));
+    match answer {
+        Ok(Answer::Yes) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::from(1),
+        Err(error) => output.fail(&error),
+    }
+}

@@ -1,0 +1,204 @@
+//! What reaches the terminal: data on stdout, talk on stderr, and nothing that could drive the terminal itself.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde::Serialize;
+use telecine_queue::{AttemptOutcome, JobState, QueueError};
+
+/// Whether a command that worked has good news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Yes,
+    /// Not found, the wrong state, something pending: exit code 1.
+    No,
+}
+
+/// Where a command's data goes.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    pub(crate) colour: Colour,
+}
+
+/// A list as every `--json` prints it.
+#[derive(Debug, Serialize)]
+pub(crate) struct List<T, C = ()> {
+    pub(crate) data: Vec<T>,
+    pub(crate) next_cursor: Option<C>,
+}
+
+impl<T> List<T> {
+    pub(crate) fn whole(data: Vec<T>) -> Self {
+        Self { data, next_cursor: None }
+    }
+}
+
+impl Output {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json, colour: Colour::of(&io::stdout()) }
+    }
+
+    pub(crate) fn print(&self, text: &str) -> Result<()> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        Ok(stdout.flush()?)
+    }
+
+    pub(crate) fn print_json(&self, value: &impl Serialize) -> Result<()> {
+        self.print(&(serde_json::to_string_pretty(value)? + "\n"))
+    }
+
+    /// Says why a command failed and gives its exit code.
+    pub(crate) fn fail(&self, error: &anyhow::Error) -> ExitCode {
+        if is_closed_pipe(error) {
+            // Whoever read our output has seen enough, as `head` does.
+            return ExitCode::SUCCESS;
+        }
+        say(format_args!("error: {}", explain(error)));
+        if let Some(next) = next_step(error) {
+            say(format_args!("next: {next}"));
+        }
+        ExitCode::from(if is_negative(error) { 1 } else { 2 })
+    }
+}
+
+/// Talks to the person at the terminal. A closed stderr must not stop the work.
+pub(crate) fn say(message: impl Display) {
+    let _ = writeln!(io::stderr(), "{message}");
+}
+
+/// Whether to paint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Colour {
+    On,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Paint {
+    Green,
+    Red,
+    Yellow,
+    Cyan,
+    Dim,
+    Bold,
+}
+
+impl Colour {
+    fn of(stream: &impl IsTerminal) -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        if wanted && stream.is_terminal() { Self::On } else { Self::Off }
+    }
+
+    pub(crate) fn paint(self, paint: Paint, text: &str) -> String {
+        let code = match paint {
+            Paint::Green => 32,
+            Paint::Red => 31,
+            Paint::Yellow => 33,
+            Paint::Cyan => 36,
+            Paint::Dim => 2,
+            Paint::Bold => 1,
+        };
+        match self {
+            Self::On => format!("\x1b[{code}m{text}\x1b[0m"),
+            Self::Off => text.to_owned(),
+        }
+    }
+}
+
+impl From<JobState> for Paint {
+    fn from(state: JobState) -> Self {
+        match state {
+            JobState::Completed => Self::Green,
+            JobState::Failed => Self::Red,
+            JobState::Running => Self::Cyan,
+            JobState::Scheduled | JobState::Parked | JobState::Waiting => Self::Yellow,
+            JobState::Cancelled | JobState::Skipped => Self::Dim,
+            JobState::Pending => Self::Bold,
+        }
+    }
+}
+
+impl From<AttemptOutcome> for Paint {
+    fn from(outcome: AttemptOutcome) -> Self {
+        match outcome {
+            AttemptOutcome::Completed => Self::Green,
+            AttemptOutcome::Failed | AttemptOutcome::Lost | AttemptOutcome::Overdue => Self::Red,
+            AttemptOutcome::Snoozed | AttemptOutcome::Released => Self::Yellow,
+            AttemptOutcome::Cancelled => Self::Dim,
+        }
+    }
+}
+
+/// Text from a job made harmless: control characters, and those that turn the reading direction, are spelled out.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if c.is_control() || turns {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// The error with its causes on one line, harmless, line breaks of our own kept.
+fn explain(error: &anyhow::Error) -> String {
+    let text = format!("{error:#}");
+    text.lines().map(harmless).collect::<Vec<_>>().join("\n")
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
+}
+
+fn queue_error(error: &anyhow::Error) -> Option<&QueueError> {
+    error.chain().find_map(|cause| cause.downcast_ref())
+}
+
+/// Whether the question was fine and the answer is no.
+pub(crate) fn is_negative(error: &anyhow::Error) -> bool {
+    matches!(queue_error(error), Some(QueueError::NotFound(_) | QueueError::WrongState { .. }))
+}
+
+fn next_step(error: &anyhow::Error) -> Option<String> {
+    Some(match queue_error(error)? {
+        QueueError::Unavailable { .. } => {
+            "check that the database is up and that the URL is right (`telecine config show`), then try again"
+                .into()
+        }
+        QueueError::Full { .. } => "free some space on the database's disk, then try again".into(),
+        QueueError::KeyReused { .. } => {
+            "use another --idempotency-key, or the content it was first used with".into()
+        }
+        QueueError::NotFound(_) => "see which jobs there are: `telecine jobs ls`".into(),
+        QueueError::WrongState { id, .. } => format!("look at it: `telecine jobs show {id}`"),
+        QueueError::WorkerGone => "start the worker again".into(),
+        QueueError::Unexpected { .. } => {
+            "run the command again with `--log debug` and report what it says".into()
+        }
+        // These say their next step themselves.
+        QueueError::Invalid { .. } | QueueError::Unsuitable { .. } | QueueError::Schema { .. } => {
+            return None;
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_a_job_cannot_drive_the_terminal() {
+        assert_eq!(harmless("a\x1b[2Jb\u{9b}c\r\n\u{202e}d é"), "a\\u{1b}[2Jb\\u{9b}c\\r\\n\\u{202e}d é");
+    }
+}

@@ -1,0 +1,6 @@
+//! The binary as an operator meets it: arguments in, text and exit codes out.
+
+mod commands;
+mod demo;
+mod telecine;
+mod worker;
