@@ -11,6 +11,11 @@ CREATE TABLE attempt (
     PRIMARY KEY (job, fence)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE boot (
+    id         TEXT    PRIMARY KEY,
+    started_at INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE event (
     run  TEXT    NOT NULL,
     seq  INTEGER NOT NULL,
@@ -49,7 +54,8 @@ CREATE TABLE job (
     worker          INTEGER,
     slot            INTEGER,
     claimed_at      INTEGER,
-    deadline_at     INTEGER,
+    claimed_boot_ms INTEGER,
+    deadline_boot_ms INTEGER,
     timeout_ms      INTEGER,
     attempt         INTEGER NOT NULL DEFAULT 0,
     max_attempts    INTEGER NOT NULL,

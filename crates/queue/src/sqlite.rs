@@ -48,6 +48,7 @@ pub(crate) use sql;
 #[derive(Debug)]
 pub struct SqliteQueue {
     path: PathBuf,
+    line: clock::LineClock,
     patience: Duration,
     writer: writer::Writer,
     readers: Arc<connect::Readers>,
@@ -63,12 +64,12 @@ impl SqliteQueue {
     }
 
     fn open_blocking(path: &Path, options: &OpenOptions) -> Result<Self> {
-        let connection = connect::open_migrated(path, options)?;
+        let (connection, line) = connect::open_migrated(path, options)?;
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         let live = Arc::new(live::Live::new(&path, Arc::new(Bell::new()))?);
         let readers = Arc::new(connect::Readers::new(&path, options.patience));
-        let writer = writer::Writer::start(connection, options.patience, Arc::clone(&live))?;
-        Ok(Self { path, patience: options.patience, writer, readers, live })
+        let writer = writer::Writer::start(connection, line, options.patience, Arc::clone(&live))?;
+        Ok(Self { path, line, patience: options.patience, writer, readers, live })
     }
 
     /// The names of the migrations that the file still needs.
@@ -204,7 +205,7 @@ impl Queue for SqliteQueue {
     }
 
     async fn pulse(&self) -> Result<Box<dyn Pulse>> {
-        Ok(Box::new(pulse::SqlitePulse::open(&self.path, self.patience)?))
+        Ok(Box::new(pulse::SqlitePulse::open(&self.path, self.line, self.patience)?))
     }
 
     fn wakes(&self) -> watch::Receiver<Wakes> {

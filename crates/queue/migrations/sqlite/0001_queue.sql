@@ -1,4 +1,5 @@
--- The whole queue. Instants are milliseconds of UTC; leases are milliseconds of CLOCK_BOOTTIME.
+-- The whole queue. Instants (`_at`) are milliseconds of UTC; leases and deadlines (`_boot_ms`) are milliseconds of
+-- CLOCK_BOOTTIME, which nobody can set. After a boot no worker of before lives, so no deadline of before matters.
 
 -- Live jobs only: a settled job moves to job_done. AUTOINCREMENT because ids must never be reused.
 CREATE TABLE job (
@@ -18,7 +19,8 @@ CREATE TABLE job (
     worker          INTEGER,
     slot            INTEGER,
     claimed_at      INTEGER,
-    deadline_at     INTEGER,
+    claimed_boot_ms INTEGER,
+    deadline_boot_ms INTEGER,
     timeout_ms      INTEGER,
     attempt         INTEGER NOT NULL DEFAULT 0,
     max_attempts    INTEGER NOT NULL,
@@ -143,6 +145,13 @@ CREATE TABLE worker (
     started_at  INTEGER NOT NULL,
     seen_at     INTEGER NOT NULL,
     dead_at     INTEGER
+) STRICT;
+
+-- What the wall clock said when a boot began, as its first process saw it: the line of jobs follows this clock, and a
+-- wall clock that is set later moves nobody in it.
+CREATE TABLE boot (
+    id         TEXT    PRIMARY KEY,
+    started_at INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE run (

@@ -15,7 +15,7 @@ WITH stranded AS MATERIALIZED (
     RETURNING id, lane, kind
 ), remembered AS (
     INSERT INTO telecine.attempt (job, fence, generation, worker, started_at, ended_at, outcome)
-    SELECT id, fence, generation, worker, claimed_at, now(), 'released' FROM stranded
+    SELECT id, fence, generation, worker, claimed_at, now(), 'stranded' FROM stranded
     ON CONFLICT (job, fence) DO NOTHING
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)

@@ -45,4 +45,4 @@ WITH input AS MATERIALIZED (
     ) AS change
     GROUP BY lane, kind, state
 )
-SELECT id, state FROM back
+SELECT id, fence, state FROM back

@@ -77,4 +77,4 @@ WITH input AS MATERIALIZED (
     FROM ended
     WHERE run.id = ended.run AND run.id = ANY(ARRAY(SELECT id FROM locked))
 )
-SELECT id FROM done
+SELECT done.id, gone.fence FROM done JOIN gone ON gone.id = done.id

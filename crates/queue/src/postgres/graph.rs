@@ -140,14 +140,14 @@ pub(super) async fn recount(connection: &mut PgConnection, ids: Vec<i64>) -> Tri
     rows.iter().try_fold(Ring::default(), |ring, row| Ok(ring.and(ring_of(parsed(row, "state")?))))
 }
 
-/// The runs of the jobs that these claims may still settle, by job. The jobs are locked.
+/// The runs of the jobs that these claims may still settle, by claim. The jobs are locked.
 pub(super) async fn hold(
     connection: &mut PgConnection,
     claims: &[(i64, i64)],
-) -> Tried<HashMap<i64, Option<String>>> {
+) -> Tried<HashMap<(i64, i64), Option<String>>> {
     let (ids, fences): (Vec<i64>, Vec<i64>) = claims.iter().copied().unzip();
     let rows = statement(sql!("finish_hold")).bind(ids).bind(fences).fetch_all(connection).await?;
-    rows.iter().map(|row| Ok((value(row, "id")?, value(row, "run")?))).collect()
+    rows.iter().map(|row| Ok(((value(row, "id")?, value(row, "fence")?), value(row, "run")?))).collect()
 }
 
 /// Writes a record. `None`: there is no such run, or it is not at the expected version.

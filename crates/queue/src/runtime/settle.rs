@@ -37,7 +37,10 @@ pub(super) async fn settle_until_left(shared: Arc<Shared>, mut outcomes: mpsc::U
             received = outcomes.recv_many(&mut batch, MAX_BATCH) => if received == 0 { return },
             _ = phase.wait_for(|phase| *phase == Phase::Left) => return,
         }
-        settle(&shared, batch).await;
+        tokio::select! {
+            () = settle(&shared, batch) => {}
+            _ = phase.wait_for(|phase| *phase == Phase::Left) => return,
+        }
     }
 }
 

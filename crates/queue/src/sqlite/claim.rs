@@ -2,6 +2,7 @@
 
 use rusqlite::params;
 
+use super::clock::boottime_ms;
 use super::row::{self, Columns};
 use super::sql;
 use super::writer::Tx;
@@ -27,7 +28,7 @@ fn pull_lane(tx: &Tx<'_>, pull: &Pull, lane: &str, slots: u32, kinds: &str) -> R
     let free_bytes = i64::try_from(pull.free_scratch_bytes).unwrap_or(i64::MAX);
     let mut found = tx.all(
         sql!("pull"),
-        params![pull.worker.0, tx.now.as_ms(), grace_ms, lane, free_bytes, kinds, slots],
+        params![pull.worker.0, tx.now.as_ms(), boottime_ms(), lane, free_bytes, kinds, slots, grace_ms],
         |row| Ok((row::job(row)?, row.get::<_, i64>(Columns::AFTER_JOB)?)),
     )?;
     found.sort_by_key(|(job, fair_at)| (std::cmp::Reverse(job.priority), *fair_at, job.id));

@@ -2,7 +2,6 @@
 
 use rusqlite::params;
 
-use super::clock::steady_us;
 use super::finish::{Ending, Standing, end};
 use super::graph::restart_dependents;
 use super::read::FilterValues;
@@ -58,7 +57,7 @@ pub(super) fn retry(tx: &Tx<'_>, id: JobId) -> Result<()> {
 /// Takes a job from history back into the queue as a new generation. Not so if a live job has its unique key.
 fn reopen(tx: &Tx<'_>, id: JobId, job: &Standing, state: JobState) -> Result<bool> {
     tx.run(sql!("retry_remember"), [id.0])?;
-    if tx.run(sql!("retry"), params![id.0, steady_us(), state.as_str()])? == 0 {
+    if tx.run(sql!("retry"), params![id.0, tx.line.now_us(), state.as_str()])? == 0 {
         return Ok(false);
     }
     tx.run(sql!("ended_forget"), [id.0])?;

@@ -2,7 +2,6 @@
 
 use rusqlite::params;
 
-use super::clock::steady_us;
 use super::graph::note_needs;
 use super::sql;
 use super::writer::Tx;
@@ -47,7 +46,7 @@ fn push_new(tx: &Tx<'_>, push: &Push) -> Result<Pushed> {
     let run = push.run.as_ref().map(|_| RunId::new());
     let run_id = run.as_ref().map(RunId::as_str);
     let (mut jobs, mut stored) = (Vec::with_capacity(push.jobs.len()), 0);
-    let mut fair_at = steady_us();
+    let mut fair_at = tx.line.now_us();
     for job in &push.jobs {
         let (id, is_new) = push_job(tx, &push.tenant, run_id, job, fair_at)?;
         jobs.push(id);

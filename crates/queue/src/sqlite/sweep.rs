@@ -40,7 +40,7 @@ pub(super) fn reap(tx: &Tx<'_>, live: &Live) -> Result<Reaped> {
     for job in tx.all(sql!("reap_held"), [], row::job)? {
         free_lost(tx, &job, &mut reaped)?;
     }
-    for job in tx.all(sql!("reap_overdue"), [tx.now.as_ms()], row::job)? {
+    for job in tx.all(sql!("reap_overdue"), [boottime_ms()], row::job)? {
         fail_overdue(tx, &job)?;
         reaped.overdue += 1;
     }
@@ -60,6 +60,7 @@ fn bury_dead_workers(tx: &Tx<'_>, live: &Live) -> Result<u64> {
             dead += 1;
         }
     }
+    live.bury_unknown(|id| Ok(tx.first(sql!("worker_lives"), [id.0], |_| Ok(()))?.is_some()))?;
     Ok(dead)
 }
 

@@ -59,6 +59,7 @@ promises! {
         an_old_outcome_of_a_job_that_went_on_is_still_known
         a_stale_claim_cannot_finish
         a_batch_settles_each_claim_on_its_own
+        two_claims_of_one_job_in_one_batch_are_told_apart
         a_result_too_large_fails_the_job_and_not_the_worker
         an_outcome_of_a_deleted_job_is_refused
     ;
@@ -100,6 +101,9 @@ promises! {
         retries_follow_by_themselves
         an_unknown_kind_is_left_for_others
         a_worker_that_was_declared_dead_goes_on_with_its_jobs
+        a_busy_lane_does_not_starve_another
+        a_second_claim_of_a_job_stops_the_first
+        an_idle_worker_leaves_the_database_alone
     ;
     processes:
         eight_processes_run_twenty_thousand_jobs_exactly_once
@@ -110,6 +114,7 @@ promises! {
         restarts_half_way_lose_nothing
         ten_processes_may_start_at_once
         a_jump_of_the_clock_changes_no_lease
+        a_jump_of_the_clock_changes_no_deadline
     ;
     graphs:
         a_job_waits_for_what_it_needs
@@ -130,5 +135,6 @@ promises! {
     faults:
         a_database_that_dies_loses_nothing
         a_lost_answer_of_a_commit_is_settled_by_asking_again
+        a_connection_that_freezes_is_given_up
     ;
 }
