@@ -135,6 +135,7 @@ pub struct NewJob {
     pub timeout_ms: Option<u64>,
     /// While a job of the same tenant and kind with this key is live or completed, a push returns that job.
     pub unique_key: Option<String>,
+    /// The [`Limit`](crate::Limit) that this job counts against. One that does not exist bounds nothing.
     pub limit_key: Option<String>,
     /// The step of the run that this job belongs to.
     pub step: Option<String>,
@@ -197,6 +198,13 @@ impl NewJob {
     #[must_use]
     pub fn unique_key(mut self, key: impl Into<String>) -> Self {
         self.unique_key = Some(key.into());
+        self
+    }
+
+    /// Counts against the limit of this key, if there is one.
+    #[must_use]
+    pub fn limit_key(mut self, key: impl Into<String>) -> Self {
+        self.limit_key = Some(key.into());
         self
     }
 
@@ -328,6 +336,7 @@ pub struct Claim {
     pub(crate) lost: u32,
     pub(crate) backoff: Backoff,
     pub(crate) slot: Option<u32>,
+    pub(crate) limit_key: Option<String>,
 }
 
 impl Claim {
@@ -340,6 +349,7 @@ impl Claim {
             lost: job.lost,
             backoff: job.backoff,
             slot: None,
+            limit_key: job.limit_key.clone(),
         }
     }
 

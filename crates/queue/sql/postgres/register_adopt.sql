@@ -5,7 +5,7 @@ WITH held AS MATERIALIZED (
     FROM telecine.job
     JOIN UNNEST($2::BIGINT[], $3::BIGINT[]) AS input (id, fence) ON input.id = job.id AND input.fence = job.fence
     LEFT JOIN telecine.attempt AS lost ON lost.job = ANY($2) AND lost.job = job.id AND lost.fence = job.fence
-    WHERE job.id = ANY($2) AND job.settled_fence < job.fence AND job.state IN ('pending', 'scheduled')
+    WHERE job.id = ANY($2) AND job.settled_fence < job.fence AND job.state IN ('pending', 'scheduled', 'parked')
     ORDER BY job.id
     FOR UPDATE OF job
 ), adopted AS (

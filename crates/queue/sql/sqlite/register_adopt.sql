@@ -2,4 +2,4 @@
 UPDATE job
 SET state = 'running', worker = ?3, attempt = attempt + 1, lost = lost - 1,
     deadline_at = claimed_at + timeout_ms + ?4
-WHERE id = ?1 AND fence = ?2 AND settled_fence < ?2 AND state IN ('pending', 'scheduled')
+WHERE id = ?1 AND fence = ?2 AND settled_fence < ?2 AND state IN ('pending', 'scheduled', 'parked')

@@ -6,7 +6,8 @@ INSERT INTO job (
     cost_ms, checkpoint, payload, created_at
 )
 SELECT
-    id, tenant, run, step, kind, lane, priority, ?2, 'pending', generation + 1, fence, fence, timeout_ms,
+    id, tenant, run, step, kind, lane, priority, ?2,
+    CASE WHEN limit_key IS NULL THEN 'pending' ELSE 'parked' END, generation + 1, fence, fence, timeout_ms,
     max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
     cost_ms, checkpoint, payload, created_at
 FROM job_done

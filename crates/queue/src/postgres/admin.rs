@@ -8,6 +8,7 @@ use sqlx::{PgConnection, Row};
 use super::connect::{Database, statement};
 use super::failure::{Failure, Tried};
 use super::finish::{Ending, end};
+use super::limits::{Keys, balance};
 use super::read::{number, parsed, states, value};
 use super::sql;
 use crate::bell::Ring;
@@ -21,16 +22,26 @@ const CLEAR_BATCH: usize = 5_000;
 
 pub(super) async fn cancel(database: &Database, id: JobId) -> Tried<Ring> {
     let mut tx = database.begin().await?;
-    let Some(live) = live(&mut tx, id).await? else {
-        return Err(ended_or_absent(&mut tx, id, "it has already ended").await?);
+    let mut keys = Keys::new();
+    let ring = cancel_in(&mut tx, id, &mut keys).await?;
+    let ring = ring.and(balance(&mut tx, &keys).await?);
+    tx.commit().await?;
+    Ok(ring)
+}
+
+/// The caller balances the limits that this notes in `keys`.
+pub(super) async fn cancel_in(connection: &mut PgConnection, id: JobId, keys: &mut Keys) -> Tried<Ring> {
+    let Some(live) = live(connection, id).await? else {
+        return Err(ended_or_absent(connection, id, "it has already ended").await?);
     };
+    keys.extend(value::<Option<String>>(&live, "limit_key")?);
     let was_running = parsed::<JobState>(&live, "state")? == JobState::Running;
     if was_running {
         statement(sql!("attempt_add"))
             .bind(vec![id.0])
             .bind(AttemptOutcome::Cancelled.as_str())
             .bind(None::<String>)
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
     }
     let fence: i64 = value(&live, "fence")?;
@@ -48,21 +59,29 @@ pub(super) async fn cancel(database: &Database, id: JobId) -> Tried<Ring> {
         lost: number(&live, "lost")?,
         slot: None,
     };
-    end(&mut tx, &[ending]).await?;
-    tx.commit().await?;
+    end(connection, &[ending]).await?;
     Ok(Ring { revoked: was_running, ..Ring::default() })
 }
 
 pub(super) async fn retry(database: &Database, id: JobId) -> Tried<Ring> {
     let mut tx = database.begin().await?;
-    let Some(ended) = statement(sql!("ended")).bind(id.0).fetch_optional(&mut *tx).await? else {
-        return Err(match live(&mut tx, id).await? {
+    let mut keys = Keys::new();
+    let ring = retry_in(&mut tx, id, &mut keys).await?;
+    let ring = ring.and(balance(&mut tx, &keys).await?);
+    tx.commit().await?;
+    Ok(ring)
+}
+
+/// The caller balances the limits that this notes in `keys`.
+pub(super) async fn retry_in(connection: &mut PgConnection, id: JobId, keys: &mut Keys) -> Tried<Ring> {
+    let Some(ended) = statement(sql!("ended")).bind(id.0).fetch_optional(&mut *connection).await? else {
+        return Err(match live(connection, id).await? {
             Some(live) => wrong_state(id, parsed(&live, "state")?, "it has not ended yet; cancel it first"),
             None => QueueError::NotFound(id).into(),
         });
     };
     let state: JobState = parsed(&ended, "state")?;
-    if statement(sql!("retry")).bind(id.0).fetch_optional(&mut *tx).await?.is_none() {
+    if statement(sql!("retry")).bind(id.0).fetch_optional(&mut *connection).await?.is_none() {
         return Err(wrong_state(
             id,
             state,
@@ -70,45 +89,49 @@ pub(super) async fn retry(database: &Database, id: JobId) -> Tried<Ring> {
         ));
     }
     if let Some(run) = value::<Option<&str>>(&ended, "run")? {
-        statement(sql!("run_reopen")).bind(run).bind(state.as_str()).execute(&mut *tx).await?;
+        statement(sql!("run_reopen")).bind(run).bind(state.as_str()).execute(connection).await?;
     }
-    tx.commit().await?;
+    keys.extend(value::<Option<String>>(&ended, "limit_key")?);
     Ok(Ring { ready: true, ..Ring::default() })
 }
 
-pub(super) async fn delete(database: &Database, id: JobId) -> Tried<()> {
+pub(super) async fn delete(database: &Database, id: JobId) -> Tried<Ring> {
     let mut tx = database.begin().await?;
+    let mut keys = Keys::new();
     if let Some(live) = live(&mut tx, id).await? {
         if parsed::<JobState>(&live, "state")? == JobState::Running {
             return Err(wrong_state(id, JobState::Running, "cancel it first"));
         }
-        forget_live(&mut tx, vec![id.0]).await?;
+        forget_live(&mut tx, vec![id.0], &mut keys).await?;
     } else if forget_ended(&mut tx, vec![id.0]).await? == 0 {
         return Err(QueueError::NotFound(id).into());
     }
+    let ring = balance(&mut tx, &keys).await?;
     tx.commit().await?;
-    Ok(())
+    Ok(ring)
 }
 
 /// In bounded batches, each in a transaction of its own, so that nobody waits for a million rows.
-pub(super) async fn clear(database: &Database, filter: &JobFilter) -> Result<u64> {
-    let mut cleared = 0;
+pub(super) async fn clear(database: &Database, filter: &JobFilter) -> Result<(u64, Ring)> {
+    let (mut cleared, mut ring) = (0, Ring::default());
     for history in [false, true] {
         let mut after = 0;
         loop {
             let batch = database.retrying(|| clear_batch(database, filter, history, after)).await?;
             cleared += batch.jobs;
+            ring = ring.and(batch.ring);
             match batch.last {
                 Some(last) => after = last,
                 None => break,
             }
         }
     }
-    Ok(cleared)
+    Ok((cleared, ring))
 }
 
 struct Cleared {
     jobs: u64,
+    ring: Ring,
     /// Where the next batch begins; `None` when there is none.
     last: Option<i64>,
 }
@@ -126,16 +149,22 @@ async fn clear_batch(database: &Database, filter: &JobFilter, history: bool, aft
         .await?;
     let ids = rows.iter().map(|row| Ok(row.try_get("id")?)).collect::<Tried<Vec<i64>>>()?;
     let last = ids.last().copied().filter(|_| ids.len() == CLEAR_BATCH);
-    let jobs = if history { forget_ended(&mut tx, ids).await? } else { forget_live(&mut tx, ids).await? };
+    let mut keys = Keys::new();
+    let jobs = match history {
+        true => forget_ended(&mut tx, ids).await?,
+        false => forget_live(&mut tx, ids, &mut keys).await?,
+    };
+    let ring = balance(&mut tx, &keys).await?;
     tx.commit().await?;
-    Ok(Cleared { jobs, last })
+    Ok(Cleared { jobs, ring, last })
 }
 
 /// Forgets live jobs; the runs they belonged to go on without them.
-async fn forget_live(connection: &mut PgConnection, ids: Vec<i64>) -> Tried<u64> {
+async fn forget_live(connection: &mut PgConnection, ids: Vec<i64>, keys: &mut Keys) -> Tried<u64> {
     let rows = statement(sql!("delete_live")).bind(ids).fetch_all(&mut *connection).await?;
     let mut runs: BTreeMap<&str, i64> = BTreeMap::new();
     for row in &rows {
+        keys.extend(value::<Option<String>>(row, "limit_key")?);
         if let Some(run) = value::<Option<&str>>(row, "run")? {
             *runs.entry(run).or_default() += 1;
         }

@@ -7,6 +7,7 @@ use sqlx::PgConnection;
 
 use super::connect::{Database, ms, statement};
 use super::failure::Tried;
+use super::limits::{Keys, balance};
 use super::read::{parsed, value};
 use super::sql;
 use crate::bell::Ring;
@@ -44,7 +45,8 @@ pub(super) struct Return {
 
 pub(super) async fn finish(database: &Database, batch: &[Finish]) -> Tried<(Vec<Settled>, Ring)> {
     let (endings, returns) = sort_out(batch);
-    let (mut settled, ring) = settle(database, &endings, &returns).await?;
+    let keys: Keys = batch.iter().filter_map(|finish| finish.claim.limit_key.clone()).collect();
+    let (mut settled, ring) = settle(database, &endings, &returns, &keys).await?;
     let unmatched: Vec<&Finish> =
         batch.iter().filter(|finish| !settled.contains(&finish.claim.job.0)).collect();
     if !unmatched.is_empty() {
@@ -89,17 +91,23 @@ fn sort_out(batch: &[Finish]) -> (Vec<Ending>, Vec<Return>) {
 }
 
 /// A batch that goes one way is one statement, which commits by itself: one round trip instead of three.
-async fn settle(database: &Database, endings: &[Ending], returns: &[Return]) -> Tried<(HashSet<i64>, Ring)> {
-    if returns.is_empty() {
+async fn settle(
+    database: &Database,
+    endings: &[Ending],
+    returns: &[Return],
+    limits: &Keys,
+) -> Tried<(HashSet<i64>, Ring)> {
+    if returns.is_empty() && limits.is_empty() {
         let ended = end(&mut *database.connection().await?, endings).await?;
         return Ok((ended, Ring::default()));
     }
-    if endings.is_empty() {
+    if endings.is_empty() && limits.is_empty() {
         return put_back(&mut *database.connection().await?, returns).await;
     }
     let mut tx = database.begin().await?;
     let mut settled = end(&mut tx, endings).await?;
     let (back, ring) = put_back(&mut tx, returns).await?;
+    let ring = ring.and(balance(&mut tx, limits).await?);
     tx.commit().await?;
     settled.extend(back);
     Ok((settled, ring))

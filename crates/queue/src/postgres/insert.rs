@@ -7,11 +7,13 @@ use sqlx::PgConnection;
 use super::connect::statement;
 use super::failure::Tried;
 use super::finish::ring_of;
+use super::limits::Keys;
 use super::read::{parsed, value};
 use super::sql;
 use crate::bell::Ring;
 use crate::error::QueueError;
 use crate::job::{JobId, NewJob};
+use crate::limit::tenant_step_us;
 use crate::push::Push;
 use crate::run::RunId;
 use crate::timestamp::Timestamp;
@@ -23,9 +25,15 @@ const LOOKS: u32 = 20;
 pub(super) struct JobRow<'a> {
     tenant: &'a str,
     run: Option<&'a str>,
-    /// How far behind the push's time it stands in line.
+    /// How far behind the push's time it stands in line; of a named tenant, behind its backlog.
     fair_after_us: i64,
     job: &'a NewJob,
+}
+
+impl JobRow<'_> {
+    pub(super) fn limit_key(&self) -> Option<&str> {
+        self.job.limit_key.as_deref()
+    }
 }
 
 /// What a pushed job came to.
@@ -41,8 +49,11 @@ pub(super) fn rows_of<'a>(push: &'a Push, run: Option<&'a RunId>) -> Vec<JobRow<
     let mut cost_us = 0;
     let mut rows = Vec::with_capacity(push.jobs.len());
     for job in &push.jobs {
+        if !push.tenant.is_empty() {
+            cost_us += tenant_step_us(job.cost_ms);
+        }
         rows.push(JobRow { tenant: &push.tenant, run: run.map(RunId::as_str), fair_after_us: cost_us, job });
-        if run.is_some() {
+        if run.is_some() && push.tenant.is_empty() {
             cost_us += i64::from(job.cost_ms) * 1_000;
         }
     }
@@ -53,6 +64,7 @@ pub(super) fn rows_of<'a>(push: &'a Push, run: Option<&'a RunId>) -> Vec<JobRow<
 pub(super) async fn insert(
     connection: &mut PgConnection,
     rows: &[&JobRow<'_>],
+    limited: &Keys,
 ) -> Tried<Vec<(Option<i64>, Ring)>> {
     let (each, job) = (rows.iter(), || rows.iter().map(|row| row.job));
     let stored = statement(sql!("push"))
@@ -75,6 +87,7 @@ pub(super) async fn insert(
         .bind(job().map(|job| job.scratch_bytes.cast_signed()).collect::<Vec<_>>())
         .bind(job().map(|job| i64::from(job.cost_ms)).collect::<Vec<_>>())
         .bind(job().map(|job| job.payload.to_string()).collect::<Vec<_>>())
+        .bind(limited.iter().map(String::as_str).collect::<Vec<_>>())
         .fetch_all(connection)
         .await?;
     stored.iter().map(|row| Ok((value(row, "id")?, ring_of(parsed(row, "state")?)))).collect()
@@ -88,6 +101,7 @@ pub(super) async fn insert(
 pub(super) async fn insert_unique(
     connection: &mut PgConnection,
     rows: &[JobRow<'_>],
+    limited: &Keys,
 ) -> Tried<(Vec<Stored>, Ring)> {
     let mut found: Vec<Option<Stored>> = rows.iter().map(|_| None).collect();
     let mut ring = Ring::default();
@@ -97,7 +111,7 @@ pub(super) async fn insert_unique(
             return Ok((found.into_iter().flatten().collect(), ring));
         }
         let batch: Vec<&JobRow<'_>> = open.iter().map(|nth| &rows[*nth]).collect();
-        let inserted = insert(connection, &batch).await?;
+        let inserted = insert(connection, &batch, limited).await?;
         let ids: Vec<Option<i64>> = inserted.iter().map(|(id, _)| *id).collect();
         let twins = twins(connection, &batch, &ids).await?;
         for (at, nth) in open.into_iter().enumerate() {

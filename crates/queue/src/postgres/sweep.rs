@@ -8,6 +8,7 @@ use sqlx::postgres::PgRow;
 use super::connect::{Database, ms, statement};
 use super::failure::Tried;
 use super::finish::{Ending, Return, end, error_json, put_back};
+use super::limits::{balance, balance_parked};
 use super::read::{backoff, big_number, number, value};
 use super::sql;
 use crate::backoff::Backoff;
@@ -25,13 +26,19 @@ const FOLD_FROM: i64 = 500;
 pub(super) async fn promote(database: &Database) -> Result<Promoted> {
     let mut promoted = Promoted::default();
     loop {
-        let jobs = database.retrying(|| count_of(database, sql!("promote"), None)).await?;
-        promoted.jobs += jobs;
+        let (jobs, ready) = database.retrying(|| promote_batch(database)).await?;
+        promoted.jobs += ready;
         if jobs < BATCH {
             break;
         }
     }
-    promoted.next_in = database.retrying(|| next_due(database)).await?;
+    let (next_in, any_parked) = database.retrying(|| next_due(database)).await?;
+    promoted.next_in = next_in;
+    if any_parked {
+        let let_in = balance_parked(database).await?;
+        promoted.jobs += let_in.admitted;
+        promoted.next_in = [next_in, let_in.next_in].into_iter().flatten().min();
+    }
     Ok(promoted)
 }
 
@@ -39,21 +46,25 @@ pub(super) fn ring_of(promoted: &Promoted) -> Ring {
     Ring { ready: promoted.jobs > 0, ..Ring::default() }
 }
 
-async fn next_due(database: &Database) -> Tried<Option<Duration>> {
+/// How many jobs were due, and how many of them are ready.
+async fn promote_batch(database: &Database) -> Tried<(u64, u64)> {
+    let mut connection = database.connection().await?;
+    let row = statement(sql!("promote")).fetch_one(&mut *connection).await?;
+    Ok((big_number(&row, "jobs")?, big_number(&row, "ready")?))
+}
+
+async fn next_due(database: &Database) -> Tried<(Option<Duration>, bool)> {
     let mut connection = database.connection().await?;
     let row = statement(sql!("promote_next")).fetch_one(&mut *connection).await?;
     let next_in_ms: Option<i64> = value(&row, "next_in_ms")?;
-    Ok(next_in_ms.map(|ms| Duration::from_millis(ms.unsigned_abs())))
+    let next_in = next_in_ms.map(|ms| Duration::from_millis(ms.unsigned_abs()));
+    Ok((next_in, value(&row, "any_parked")?))
 }
 
 /// Runs a statement that answers with a number of jobs.
-async fn count_of(database: &Database, sql: &'static str, older_than: Option<Duration>) -> Tried<u64> {
+async fn count_of(database: &Database, sql: &'static str, older_than: Duration) -> Tried<u64> {
     let mut connection = database.connection().await?;
-    let statement = match older_than {
-        Some(age) => statement(sql).bind(ms(age)),
-        None => statement(sql),
-    };
-    big_number(&statement.fetch_one(&mut *connection).await?, "jobs")
+    big_number(&statement(sql).bind(ms(older_than)).fetch_one(&mut *connection).await?, "jobs")
 }
 
 /// One transaction, so that no one sees a dead worker whose jobs are not free.
@@ -65,6 +76,8 @@ pub(super) async fn reap(database: &Database) -> Tried<(Reaped, Ring)> {
     let mut ring = free(&mut tx, &held, &mut reaped).await?;
     let late = taken(statement(sql!("reap_overdue")).fetch_all(&mut *tx).await?)?;
     ring = ring.and(fail_overdue(&mut tx, &late, &mut reaped).await?);
+    let keys = held.iter().chain(&late).filter_map(|job| job.limit_key.clone()).collect();
+    ring = ring.and(balance(&mut tx, &keys).await?);
     tx.commit().await?;
     Ok((reaped, ring))
 }
@@ -79,6 +92,7 @@ struct Taken {
     lost: u32,
     max_lost: u32,
     backoff: Backoff,
+    limit_key: Option<String>,
 }
 
 fn taken(rows: Vec<PgRow>) -> Tried<Vec<Taken>> {
@@ -92,6 +106,7 @@ fn taken(rows: Vec<PgRow>) -> Tried<Vec<Taken>> {
             lost: number(row, "lost")?,
             max_lost: number(row, "max_lost")?,
             backoff: backoff(row)?,
+            limit_key: value(row, "limit_key")?,
         })
     };
     rows.iter().map(read).collect()
@@ -197,7 +212,7 @@ async fn fold_from(database: &Database, changes: i64) -> Tried<()> {
 pub(super) async fn prune(database: &Database, keep: Duration) -> Result<u64> {
     let mut pruned = 0;
     loop {
-        let jobs = database.retrying(|| count_of(database, sql!("prune"), Some(keep))).await?;
+        let jobs = database.retrying(|| count_of(database, sql!("prune"), keep)).await?;
         pruned += jobs;
         if jobs < BATCH {
             break;

@@ -1,9 +1,11 @@
 //! What people do to jobs: `cancel`, `retry`, `delete`, `clear`.
 
+use std::time::Duration;
+
 use rusqlite::params;
 
 use super::clock::steady_us;
-use super::finish::{Ending, Standing, end};
+use super::finish::{Ending, Standing, end, requeued};
 use super::read::FilterValues;
 use super::sql;
 use super::writer::Tx;
@@ -45,15 +47,15 @@ pub(super) fn retry(tx: &Tx<'_>, id: JobId) -> Result<()> {
         return Err(QueueError::WrongState { id, state: job.standing.state, hint });
     }
     let Some(job) = ended(tx, id)? else { return Err(QueueError::NotFound(id)) };
-    tx.run(sql!("retry_remember"), [id.0])?;
     if tx.run(sql!("retry"), params![id.0, steady_us()])? == 0 {
         let hint = "another live job has its unique key".into();
         return Err(QueueError::WrongState { id, state: job.state, hint });
     }
+    tx.run(sql!("retry_remember"), [id.0])?;
     tx.run(sql!("ended_forget"), [id.0])?;
+    let (state, _) = requeued(tx, Duration::ZERO, job.limit_key.as_deref());
     tx.count(&job.lane, &job.kind, job.state, -1);
-    tx.count(&job.lane, &job.kind, JobState::Pending, 1);
-    tx.ring(Ring { ready: true, ..Ring::default() });
+    tx.count(&job.lane, &job.kind, state, 1);
     if let Some(run) = &job.run {
         let (failed, cancelled) = (job.state == JobState::Failed, job.state == JobState::Cancelled);
         tx.run(sql!("run_reopen"), params![run, failed, cancelled])?;
@@ -88,6 +90,7 @@ pub(super) fn clear(tx: &Tx<'_>, filter: &JobFilter) -> Result<u64> {
 
 fn forget_live(tx: &Tx<'_>, id: JobId, job: &Standing) -> Result<()> {
     tx.run(sql!("finish_forget"), [id.0])?;
+    tx.touch(job.limit_key.as_deref());
     tx.run(sql!("prune_attempts"), [id.0])?;
     tx.count(&job.lane, &job.kind, job.state, -1);
     if let Some(run) = &job.run {
@@ -115,9 +118,9 @@ fn live(tx: &Tx<'_>, id: JobId) -> Result<Option<Live>> {
     tx.first(sql!("live"), [id.0], |row| {
         Ok(Live {
             standing: Standing::read(row)?,
-            fence: row.get(4)?,
-            attempt: row.get(5)?,
-            lost: row.get(6)?,
+            fence: row.get(5)?,
+            attempt: row.get(6)?,
+            lost: row.get(7)?,
         })
     })
 }

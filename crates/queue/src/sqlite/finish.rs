@@ -93,12 +93,19 @@ pub(super) struct Standing {
     pub(super) kind: String,
     pub(super) state: JobState,
     pub(super) run: Option<String>,
+    pub(super) limit_key: Option<String>,
 }
 
 impl Standing {
     pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
         let mut column = Columns::of(row);
-        Ok(Self { lane: column.next()?, kind: column.next()?, state: column.parsed()?, run: column.next()? })
+        Ok(Self {
+            lane: column.next()?,
+            kind: column.next()?,
+            state: column.parsed()?,
+            run: column.next()?,
+            limit_key: column.next()?,
+        })
     }
 }
 
@@ -133,6 +140,7 @@ pub(super) fn end(tx: &Tx<'_>, id: JobId, held: &Standing, last: &Ending<'_>) ->
         ],
     )?;
     tx.run(sql!("finish_forget"), [id.0])?;
+    tx.touch(held.limit_key.as_deref());
     tx.count(&held.lane, &held.kind, held.state, -1);
     tx.count(&held.lane, &held.kind, last.state, 1);
     if let Some(run) = &held.run {
@@ -152,7 +160,7 @@ fn put_back(
     let id = settlement.id.0;
     let error = settlement.error.as_deref();
     tx.run(sql!("attempt_add"), params![id, settlement.slot, tx.now.as_ms(), outcome.as_str(), error])?;
-    let (state, run_at) = requeued(tx, delay);
+    let (state, run_at) = requeued(tx, delay, held.limit_key.as_deref());
     tx.run(
         sql!("finish_back"),
         params![id, state.as_str(), run_at, settlement.attempt, settlement.lost, error],
@@ -162,9 +170,13 @@ fn put_back(
     Ok(())
 }
 
-/// The state and `run_at` of a job that is to run again after `delay`; wakes whoever waits for such a job.
-pub(super) fn requeued(tx: &Tx<'_>, delay: Duration) -> (JobState, Option<i64>) {
-    if delay.is_zero() {
+/// The state and `run_at` of a job that is to run again after `delay`; wakes whoever waits for such a job. One with a
+/// limit gives up its place and waits to be let in again.
+pub(super) fn requeued(tx: &Tx<'_>, delay: Duration, limit_key: Option<&str>) -> (JobState, Option<i64>) {
+    tx.touch(limit_key);
+    if delay.is_zero() && limit_key.is_some() {
+        (JobState::Parked, None)
+    } else if delay.is_zero() {
         tx.ring(Ring { ready: true, ..Ring::default() });
         (JobState::Pending, None)
     } else {
