@@ -164,7 +164,8 @@ impl Bucket {
         let elapsed_ms = (now_ms - self.refilled_at_ms).max(0) as f64;
         let pace = (self.pace + elapsed_ms * PACE_PER_MS).min(1.0);
         let now = Self { pace, refilled_at_ms: now_ms, ..self };
-        let gained = self.per_minute.map_or(0.0, |jobs| jobs / 60_000.0 * elapsed_ms * (self.pace + pace) / 2.0);
+        let gained =
+            self.per_minute.map_or(0.0, |jobs| jobs / 60_000.0 * elapsed_ms * (self.pace + pace) / 2.0);
         Self { tokens: (self.tokens + gained).min(now.burst()), ..now }
     }
 

@@ -139,13 +139,13 @@ pub(crate) struct Chosen {
     #[arg(long)]
     pub(crate) all: bool,
     /// Only these states; may be repeated
-    #[arg(long = "state", value_name = "STATE", value_delimiter = ',', requires = "all")]
+    #[arg(long = "state", value_name = "STATE", value_delimiter = ',', conflicts_with = "ids")]
     pub(crate) states: Vec<JobState>,
-    #[arg(long, requires = "all")]
+    #[arg(long, conflicts_with = "ids")]
     pub(crate) kind: Option<String>,
-    #[arg(long, requires = "all")]
+    #[arg(long, conflicts_with = "ids")]
     pub(crate) lane: Option<String>,
-    #[arg(long, requires = "all")]
+    #[arg(long, conflicts_with = "ids")]
     pub(crate) tenant: Option<String>,
 }
 

@@ -17,10 +17,7 @@ pub(super) fn limit(tx: &Tx<'_>, limit: &Limit) -> Result<bool> {
     if limit.is_none() {
         tx.run(sql!("limit_remove"), [&limit.key])?;
     } else {
-        tx.run(
-            sql!("limit"),
-            params![limit.key, limit.max_running, limit.per_minute, tx.now.as_ms()],
-        )?;
+        tx.run(sql!("limit"), params![limit.key, limit.max_running, limit.per_minute, tx.now.as_ms()])?;
     }
     rebalance(tx, &limit.key)
 }
@@ -47,11 +44,7 @@ pub(super) fn limits(connection: &Connection) -> rusqlite::Result<Vec<LimitState
         let bucket = bucket(row, 1)?.at(now_ms);
         let jobs = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
         Ok(LimitState {
-            limit: Limit {
-                key: row.get(0)?,
-                max_running: bucket.max_running,
-                per_minute: bucket.per_minute,
-            },
+            limit: Limit { key: row.get(0)?, max_running: bucket.max_running, per_minute: bucket.per_minute },
             pace: bucket.pace,
             changed_at: Timestamp::from_ms(row.get(6)?),
             running: jobs(7)?,
@@ -149,9 +142,8 @@ fn move_jobs(
     jobs: u32,
     (from, to): (JobState, JobState),
 ) -> Result<u64> {
-    let moved = tx.all(sql, params![key, jobs], |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
-    })?;
+    let moved =
+        tx.all(sql, params![key, jobs], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
     for (lane, kind) in &moved {
         tx.count(lane, kind, from, -1);
         tx.count(lane, kind, to, 1);

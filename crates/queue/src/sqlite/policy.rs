@@ -33,10 +33,7 @@ pub(super) fn paused(connection: &Connection) -> rusqlite::Result<Vec<Paused>> {
     let mut statement = connection.prepare_cached(sql!("paused"))?;
     let rows = statement.query_map([], |row| {
         let scope: String = row.get(0)?;
-        Ok(Paused {
-            what: Pausable::of(&scope, row.get(1)?),
-            paused_at: Timestamp::from_ms(row.get(2)?),
-        })
+        Ok(Paused { what: Pausable::of(&scope, row.get(1)?), paused_at: Timestamp::from_ms(row.get(2)?) })
     })?;
     rows.collect()
 }
@@ -44,7 +41,8 @@ pub(super) fn paused(connection: &Connection) -> rusqlite::Result<Vec<Paused>> {
 /// Takes paused lanes and kinds out of what a worker asks for.
 pub(super) fn without_paused(tx: &Tx<'_>, pull: &Pull) -> Result<(BTreeMap<String, u32>, Vec<String>)> {
     let (mut lanes, mut kinds) = (pull.lanes.clone(), pull.kinds.clone());
-    let paused = tx.all(sql!("paused"), [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+    let paused =
+        tx.all(sql!("paused"), [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
     for (scope, name) in paused {
         match Pausable::of(&scope, name) {
             Pausable::Lane(name) => drop(lanes.remove(&name)),
@@ -91,11 +89,10 @@ fn steer(
 ) -> Result<Steered> {
     let values = FilterValues::of(filter);
     let (states, kind, lane, tenant, run) = values.parts();
-    let matching = tx.all(
-        matching,
-        params![states, kind, lane, tenant, run, after.0, STEER_BATCH],
-        |row| row.get(0).map(JobId),
-    )?;
+    let matching =
+        tx.all(matching, params![states, kind, lane, tenant, run, after.0, STEER_BATCH], |row| {
+            row.get(0).map(JobId)
+        })?;
     let mut jobs = 0;
     for id in &matching {
         match verb(tx, *id) {

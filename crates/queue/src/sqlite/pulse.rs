@@ -59,7 +59,12 @@ fn release_stranded(tx: &Tx<'_>, beat: &Beat) -> Result<()> {
     let held = serde_json::to_string(&held).map_err(QueueError::unexpected)?;
     let claimed_before = tx.now.as_ms() - i64::try_from(beat.lease.as_millis()).unwrap_or(i64::MAX / 2);
     let stranded = tx.all(sql!("beat_stranded"), params![beat.worker.0, claimed_before, held], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?, row.get::<_, Option<String>>(3)?))
+        Ok((
+            row.get::<_, i64>(0)?,
+            row.get::<_, String>(1)?,
+            row.get::<_, String>(2)?,
+            row.get::<_, Option<String>>(3)?,
+        ))
     })?;
     for (id, lane, kind, limit_key) in stranded {
         let outcome = AttemptOutcome::Released.as_str();

@@ -113,8 +113,11 @@ pub(crate) fn main_if_child() -> Option<ExitCode> {
 
 async fn be_worker(url: &str, slots: u32, lease: Duration, log: &str) {
     let queue: Arc<dyn Queue> = open(url).await.expect("the database opens");
-    let kinds =
-        Kinds::new().with(Note { log: log.to_owned() }).with(Hold).with(Span).with(Abort { log: log.to_owned() });
+    let kinds = Kinds::new()
+        .with(Note { log: log.to_owned() })
+        .with(Hold)
+        .with(Span)
+        .with(Abort { log: log.to_owned() });
     let worker = Arc::new(
         Runtime::start(queue, kinds, WorkerOptions { lease, ..brisk(slots) })
             .await

@@ -96,6 +96,7 @@ promises! {
         a_request_to_slow_down_is_kept_and_wears_off
         a_waiting_worker_goes_on_when_the_limit_lets_it
         a_limit_is_exact_over_processes_and_kills
+        a_limit_holds_whatever_happens_at_once
         a_paused_lane_or_kind_is_not_claimed
         cancel_all_ends_what_matches_running_or_not
         retry_all_starts_what_matches_over

@@ -39,7 +39,9 @@ async fn ls(scope: fn(String) -> Pausable, config: &Config, output: &Output) -> 
 async fn pause(what: &Pausable, config: &Config) -> Result<Answer> {
     let (word, name) = (word(what), what.name());
     match open(config, Schema::AsItIs).await?.pause(what).await? {
-        true => say(format_args!("{word} `{name}` is paused; resume it with `telecine {word}s resume {name}`")),
+        true => {
+            say(format_args!("{word} `{name}` is paused; resume it with `telecine {word}s resume {name}`"))
+        }
         false => say(format_args!("{word} `{name}` was paused before")),
     }
     Ok(Answer::Yes)

@@ -15,7 +15,7 @@ fn a_limit_is_set_listed_and_removed() {
     let limit = place.json(&["limits", "ls"])["data"][0].clone();
     assert_eq!((&limit["key"], &limit["max_running"]), (&json!("provider:one"), &json!(2)));
     assert_eq!((&limit["per_minute"], &limit["pace"]), (&json!(90.0), &json!(1.0)));
-    assert_eq!(limit["parked"], 4, "a token for the first, and room for one more when the next comes");
+    assert_eq!(limit["parked"], 4, "there is a token for the first only");
     assert!(place.run(&["limits", "ls"]).stdout.contains("provider:one"));
     assert_eq!(place.run(&["limits", "rm", "provider:one"]).code, Some(0));
     let again = place.run(&["limits", "rm", "provider:one"]);
@@ -62,5 +62,9 @@ fn many_jobs_are_cancelled_and_retried_at_once() {
     assert!(retried.stderr.contains("5 jobs start over"), "{retried:?}");
     assert_eq!(place.run(&["jobs", "cancel"]).code, Some(2), "neither ids nor --all");
     assert_eq!(place.run(&["jobs", "cancel", "1", "--all"]).code, Some(2), "both");
-    assert_eq!(place.run(&["jobs", "cancel", "1", "--kind", "pause"]).code, Some(2), "a filter without --all");
+    assert_eq!(
+        place.run(&["jobs", "cancel", "1", "--kind", "pause"]).code,
+        Some(2),
+        "a filter without --all"
+    );
 }

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use telecine_queue::{AttemptOutcome, Finish, JobState, Limit, NewJob, Pull, Push, QueueError, Settled, Timestamp};
+use telecine_queue::{
+    AttemptOutcome, Finish, JobState, Limit, NewJob, Pull, Push, QueueError, Settled, Timestamp,
+};
 
 use crate::ground::{
     Database, Ground, check_invariants, done, eventually, pull, pull_one, pull_request, push_all, push_one,

@@ -88,7 +88,8 @@ pub(super) async fn the_nameless_tenant_is_served_in_the_order_of_its_pushes(gro
     let mut ids = push_all(&queue, (0..10).map(work)).await;
     ids.extend(push_all(&queue, (0..10).map(work)).await);
 
-    let order: Vec<JobId> = pull(&queue, worker, 20).await.into_iter().map(|claimed| claimed.job.id).collect();
+    let order: Vec<JobId> =
+        pull(&queue, worker, 20).await.into_iter().map(|claimed| claimed.job.id).collect();
     assert_eq!(order, ids);
     check_invariants(&queue).await;
 }
