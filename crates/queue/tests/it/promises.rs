@@ -97,6 +97,8 @@ promises! {
         a_waiting_worker_goes_on_when_the_limit_lets_it
         a_limit_is_exact_over_processes_and_kills
         a_limit_holds_whatever_happens_at_once
+        pushes_at_once_share_one_limit
+        a_limit_that_is_set_during_pushes_counts_them
         a_paused_lane_or_kind_is_not_claimed
         cancel_all_ends_what_matches_running_or_not
         retry_all_starts_what_matches_over

@@ -298,6 +298,61 @@ pub(super) async fn a_limit_is_exact_over_processes_and_kills(ground: Arc<Ground
     check_invariants(&queue).await;
 }
 
+/// Counting what others have not committed yet is where a limit breaks: each would see room for itself.
+pub(super) async fn pushes_at_once_share_one_limit(ground: Arc<Ground>) {
+    let handles = handles(&ground).await;
+    for round in 0..15 {
+        let key = format!("key:{round}");
+        handles[0].limit(Limit::new(&key).max_running(2)).await.expect("limit");
+
+        push_at_once(&handles, &key).await;
+
+        assert_eq!(admitted_and_parked(&handles[0], &key).await, (2, 18), "round {round}");
+    }
+    check_invariants(&handles[0]).await;
+}
+
+/// A push that found no limit lets its jobs in; a limit that is set meanwhile has to know of them.
+pub(super) async fn a_limit_that_is_set_during_pushes_counts_them(ground: Arc<Ground>) {
+    let handles = handles(&ground).await;
+    for round in 0..15 {
+        let key = format!("key:{round}");
+        let limit = ground.open().await;
+
+        let (_, set) =
+            tokio::join!(push_at_once(&handles, &key), limit.limit(Limit::new(&key).max_running(2)));
+
+        set.expect("limit");
+        assert_eq!(admitted_and_parked(&handles[0], &key).await, (2, 18), "round {round}");
+        limit.close().await;
+    }
+    check_invariants(&handles[0]).await;
+}
+
+async fn handles(ground: &Ground) -> Vec<Arc<dyn Queue>> {
+    let mut handles = Vec::new();
+    for _ in 0..4 {
+        handles.push(ground.open().await);
+    }
+    handles
+}
+
+/// Five jobs from each handle.
+async fn push_at_once(handles: &[Arc<dyn Queue>], key: &str) {
+    let mut tasks = tokio::task::JoinSet::new();
+    for queue in handles {
+        let (queue, key) = (Arc::clone(queue), key.to_owned());
+        tasks.spawn(async move { push_all(&queue, (0..5).map(|n| work(n).limit_key(&key))).await });
+    }
+    tasks.join_all().await;
+}
+
+async fn admitted_and_parked(queue: &Arc<dyn Queue>, key: &str) -> (u64, u64) {
+    let limits = queue.limits().await.expect("limits");
+    let state = limits.iter().find(|state| state.limit.key == key).expect("the limit");
+    (state.pending + state.running, state.parked)
+}
+
 /// Everything at once, from four handles, while the limit itself changes: it holds at every look, and nothing is
 /// forgotten in the end.
 pub(super) async fn a_limit_holds_whatever_happens_at_once(ground: Arc<Ground>) {
