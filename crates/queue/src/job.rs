@@ -139,6 +139,7 @@ pub struct NewJob {
     /// While a job of the same tenant and kind with this key is live or completed, a push returns that job. A run does
     /// not wait for a job that another one brought.
     pub unique_key: Option<String>,
+    /// The [`Limit`](crate::Limit) that this job counts against. One that does not exist bounds nothing.
     pub limit_key: Option<String>,
     /// The step of the run that this job belongs to.
     pub step: Option<String>,
@@ -247,6 +248,13 @@ impl NewJob {
         needed.sort_unstable();
         needed.dedup();
         u32::try_from(needed.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Counts against the limit of this key, if there is one.
+    #[must_use]
+    pub fn limit_key(mut self, key: impl Into<String>) -> Self {
+        self.limit_key = Some(key.into());
+        self
     }
 
     /// Refuses what no database should ever see.
@@ -397,6 +405,7 @@ pub struct Claim {
     pub(crate) slot: Option<u32>,
     /// Whether the job belongs to a run: only such a job can be waited for.
     pub(crate) in_run: bool,
+    pub(crate) limit_key: Option<String>,
 }
 
 impl Claim {
@@ -410,6 +419,7 @@ impl Claim {
             backoff: job.backoff,
             slot: None,
             in_run: job.run.is_some(),
+            limit_key: job.limit_key.clone(),
         }
     }
 

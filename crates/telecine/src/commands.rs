@@ -4,7 +4,9 @@ mod config;
 mod counts;
 mod demo;
 mod jobs;
+mod limits;
 mod migrate;
+mod pause;
 mod worker;
 mod workers;
 
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::CommandFactory;
-use telecine_queue::{OpenOptions, Queue};
+use telecine_queue::{OpenOptions, Pausable, Queue};
 
 use crate::cli::{Cli, Command};
 use crate::config::Config;
@@ -30,6 +32,9 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Worker(_)
         | Command::Jobs(_)
         | Command::Workers(_)
+        | Command::Limits(_)
+        | Command::Lanes(_)
+        | Command::Kinds(_)
         | Command::Counts
         | Command::Migrate { .. }
         | Command::Config(_) => {}
@@ -41,6 +46,9 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Worker(flags) => worker::run(&flags, &config).await,
         Command::Jobs(command) => jobs::run(command, &config, output).await,
         Command::Workers(command) => workers::run(command, &config, output).await,
+        Command::Limits(command) => limits::run(command, &config, output).await,
+        Command::Lanes(command) => pause::run(command, Pausable::Lane, &config, output).await,
+        Command::Kinds(command) => pause::run(command, Pausable::Kind, &config, output).await,
         Command::Counts => counts::run(&config, output).await,
         Command::Migrate { check } => migrate::run(check, &config, output).await,
         Command::Config(command) => config::run(command, &config, output),

@@ -48,8 +48,10 @@ CREATE INDEX job_ready ON job (lane, priority DESC, fair_at, id) WHERE state = '
 CREATE INDEX job_due ON job (run_at) WHERE state = 'scheduled';
 CREATE INDEX job_held ON job (worker) WHERE state = 'running';
 CREATE INDEX job_parked ON job (limit_key, priority DESC, fair_at, id) WHERE state = 'parked';
-CREATE INDEX job_admitted ON job (limit_key) WHERE limit_key IS NOT NULL AND state IN ('pending', 'running');
+CREATE INDEX job_admitted ON job (limit_key, state) WHERE limit_key IS NOT NULL AND state IN ('pending', 'running');
 CREATE INDEX job_of_run ON job (run) WHERE run IS NOT NULL;
+-- Where a tenant's backlog ends. The nameless tenant has none and pays nothing.
+CREATE INDEX job_backlog ON job (tenant, fair_at) WHERE state IN ('pending', 'parked') AND tenant <> '';
 CREATE UNIQUE INDEX job_unique ON job (tenant, kind, unique_key) WHERE unique_key IS NOT NULL;
 
 -- History. Pruned by age.
@@ -215,6 +217,12 @@ CREATE TABLE job_limit (
     tokens        REAL    NOT NULL DEFAULT 0.0,
     refilled_at   INTEGER NOT NULL,
     changed_at    INTEGER NOT NULL
+) STRICT;
+
+-- Tenants whose share is not 1.
+CREATE TABLE tenant (
+    name   TEXT PRIMARY KEY,
+    weight REAL NOT NULL
 ) STRICT;
 
 -- A paused lane or kind is asked for by the claim, never written into the jobs.

@@ -7,7 +7,7 @@ WITH held AS MATERIALIZED (
     LEFT JOIN telecine.attempt AS lost ON lost.job = ANY($2) AND lost.job = job.id AND lost.fence = job.fence
     WHERE job.id = ANY($2) AND job.settled_fence < job.fence
         AND (
-            job.state IN ('pending', 'scheduled')
+            job.state IN ('pending', 'scheduled', 'parked')
             -- Its worker is buried, but the sweep has not come to it yet.
             OR job.state = 'running' AND EXISTS (
                 SELECT 1 FROM telecine.worker WHERE worker.id = job.worker AND worker.dead_at IS NOT NULL

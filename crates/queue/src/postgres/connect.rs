@@ -163,6 +163,21 @@ fn new_pool(connect: &PgConnectOptions, max_connections: u32, patience: Duration
         .connect_lazy_with(connect.clone())
 }
 
+/// Commits what went well and undoes the rest at once: a transaction that is merely dropped keeps its locks until its
+/// connection is used again, and whoever pulls meanwhile skips those jobs.
+pub(super) async fn close<T>(tx: Transaction<'_, Postgres>, outcome: Tried<T>) -> Tried<T> {
+    match outcome {
+        Ok(value) => {
+            tx.commit().await?;
+            Ok(value)
+        }
+        Err(failure) => {
+            let _ = tx.rollback().await;
+            Err(failure)
+        }
+    }
+}
+
 /// Long enough that two transactions which met do not meet again at once.
 fn spread() -> Duration {
     Duration::from_micros(fastrand::u64(1_000..20_000))

@@ -8,6 +8,7 @@ use sqlx::postgres::PgRow;
 
 use super::connect::{Database, ms, statement};
 use super::failure::Tried;
+use super::limits::{Keys, balance};
 use super::read::{parsed, value};
 use super::{graph, sql};
 use crate::bell::Ring;
@@ -48,10 +49,11 @@ pub(super) struct Return {
 
 pub(super) async fn finish(database: &Database, batch: &[Finish]) -> Tried<(Vec<Settled>, Ring)> {
     let (endings, returns) = sort_out(batch);
+    let keys: Keys = batch.iter().filter_map(|finish| finish.claim.limit_key.clone()).collect();
     let in_runs = batch.iter().any(|finish| finish.claim.in_run);
     let (mut settled, ring) = match in_runs {
-        true => settle_in_runs(database, batch, &endings, &returns).await?,
-        false => settle(database, &endings, &returns).await?,
+        true => settle_in_runs(database, batch, &endings, &returns, keys).await?,
+        false => settle(database, &endings, &returns, &keys).await?,
     };
     let unmatched: Vec<&Finish> = batch.iter().filter(|finish| !settled.contains(&key(finish))).collect();
     if !unmatched.is_empty() {
@@ -105,17 +107,23 @@ fn sort_out(batch: &[Finish]) -> (Vec<Ending>, Vec<Return>) {
 }
 
 /// A batch that goes one way is one statement, which commits by itself: one round trip instead of three.
-async fn settle(database: &Database, endings: &[Ending], returns: &[Return]) -> Tried<(Claims, Ring)> {
-    if returns.is_empty() {
+async fn settle(
+    database: &Database,
+    endings: &[Ending],
+    returns: &[Return],
+    limits: &Keys,
+) -> Tried<(Claims, Ring)> {
+    if returns.is_empty() && limits.is_empty() {
         let ended = end(&mut *database.connection().await?, endings).await?;
         return Ok((ended, Ring::default()));
     }
-    if endings.is_empty() {
+    if endings.is_empty() && limits.is_empty() {
         return put_back(&mut *database.connection().await?, returns).await;
     }
     let mut tx = database.begin().await?;
     let mut settled = end(&mut tx, endings).await?;
     let (back, ring) = put_back(&mut tx, returns).await?;
+    let ring = ring.and(balance(&mut tx, limits).await?);
     tx.commit().await?;
     settled.extend(back);
     Ok((settled, ring))
@@ -127,6 +135,7 @@ async fn settle_in_runs(
     batch: &[Finish],
     endings: &[Ending],
     returns: &[Return],
+    mut keys: Keys,
 ) -> Tried<(Claims, Ring)> {
     let mut tx = database.begin().await?;
     let claims: Vec<(i64, i64)> = batch.iter().map(key).collect();
@@ -138,16 +147,18 @@ async fn settle_in_runs(
             graph::write_record(&mut tx, run, record, None).await?;
         }
         if let Some(jobs) = finish.spawned() {
-            ring = ring.and(graph::spawn(&mut tx, run, jobs).await?);
+            ring = ring.and(graph::spawn(&mut tx, run, jobs, &mut keys).await?);
         }
     }
     let mut settled = end(&mut tx, endings).await?;
     let ended = endings.iter().filter(|ending| settled.contains(&(ending.id, ending.fence)));
-    ring = ring.and(graph::follow(&mut tx, ended.map(|ending| (ending.id, ending.state)).collect()).await?);
+    let ended = ended.map(|ending| (ending.id, ending.state)).collect();
+    ring = ring.and(graph::follow(&mut tx, ended, &mut keys).await?);
     let (back, rung) = put_back(&mut tx, returns).await?;
+    ring = ring.and(rung).and(balance(&mut tx, &keys).await?);
     tx.commit().await?;
     settled.extend(back);
-    Ok((settled, ring.and(rung)))
+    Ok((settled, ring))
 }
 
 /// Moves jobs to history; says which.

@@ -3,6 +3,7 @@
 use rusqlite::params;
 
 use super::clock::boottime_ms;
+use super::policy::without_paused;
 use super::row::{self, Columns};
 use super::sql;
 use super::writer::Tx;
@@ -15,9 +16,10 @@ pub(super) fn pull(tx: &Tx<'_>, pull: &Pull) -> Result<Vec<Claimed>> {
     if tx.first(sql!("worker_lives"), [pull.worker.0], |_| Ok(()))?.is_none() {
         return Err(QueueError::WorkerGone);
     }
-    let kinds = serde_json::to_string(&pull.kinds).map_err(QueueError::unexpected)?;
+    let (lanes, kinds) = without_paused(tx, pull)?;
+    let kinds = serde_json::to_string(&kinds).map_err(QueueError::unexpected)?;
     let mut claimed = Vec::new();
-    for (lane, slots) in &pull.lanes {
+    for (lane, slots) in &lanes {
         claimed.extend(pull_lane(tx, pull, lane, *slots, &kinds)?);
     }
     Ok(claimed)

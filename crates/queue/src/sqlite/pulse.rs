@@ -8,6 +8,7 @@ use rusqlite::{Connection, params};
 
 use super::clock::{LineClock, boottime_ms};
 use super::connect::{open_again, wait_by_the_millisecond};
+use super::finish::requeued;
 use super::graph::put_records;
 use super::sql;
 use super::writer::Tx;
@@ -59,14 +60,20 @@ fn release_stranded(tx: &Tx<'_>, beat: &Beat) -> Result<()> {
     let held = serde_json::to_string(&held).map_err(QueueError::unexpected)?;
     let claimed_before = boottime_ms() - i64::try_from(beat.lease.as_millis()).unwrap_or(i64::MAX / 2);
     let stranded = tx.all(sql!("beat_stranded"), params![beat.worker.0, claimed_before, held], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+        Ok((
+            row.get::<_, i64>(0)?,
+            row.get::<_, String>(1)?,
+            row.get::<_, String>(2)?,
+            row.get::<_, Option<String>>(3)?,
+        ))
     })?;
-    for (id, lane, kind) in stranded {
+    for (id, lane, kind, limit_key) in stranded {
         let outcome = AttemptOutcome::Stranded.as_str();
         tx.run(sql!("attempt_add"), params![id, None::<u32>, tx.now.as_ms(), outcome, None::<&str>])?;
         tx.run(sql!("beat_release"), [id])?;
         tx.count(&lane, &kind, JobState::Running, -1);
-        tx.count(&lane, &kind, JobState::Pending, 1);
+        let (state, _) = requeued(tx, Duration::ZERO, limit_key.as_deref());
+        tx.count(&lane, &kind, state, 1);
         tracing::warn!(job.id = id, "gave back a job that was claimed but never arrived");
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! of its own, so one that fails takes nothing with it. Nobody is answered before COMMIT has returned.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::clock::LineClock;
 use super::connect::{db, retry_while_busy};
+use super::limits::balance_touched;
 use super::live::Live;
 use super::sql;
 use crate::bell::Ring;
@@ -209,6 +211,8 @@ pub(super) struct Tx<'c> {
     pub(super) line: LineClock,
     counts: RefCell<Vec<CountChange>>,
     ring: Cell<Ring>,
+    /// Limits whose jobs were moved.
+    touched: RefCell<BTreeSet<String>>,
 }
 
 struct CountChange {
@@ -220,7 +224,14 @@ struct CountChange {
 
 impl<'c> Tx<'c> {
     fn new(connection: &'c Connection, line: LineClock) -> Self {
-        Self { connection, now: Timestamp::now(), line, counts: RefCell::default(), ring: Cell::default() }
+        Self {
+            connection,
+            now: Timestamp::now(),
+            line,
+            counts: RefCell::default(),
+            ring: Cell::default(),
+            touched: RefCell::default(),
+        }
     }
 
     fn write(&self, group: &mut [Box<dyn Operation>], patience: Duration) -> Result<()> {
@@ -240,6 +251,8 @@ impl<'c> Tx<'c> {
             }
             self.batch("RELEASE operation")?;
         }
+        balance_touched(self)?;
+        self.flush_counts()?;
         self.batch("COMMIT")
     }
 
@@ -253,6 +266,7 @@ impl<'c> Tx<'c> {
         let tx = Tx::new(connection, line);
         retry_while_busy(patience, || tx.batch("BEGIN IMMEDIATE"))?;
         let outcome = work(&tx).and_then(|value| {
+            balance_touched(&tx)?;
             tx.flush_counts()?;
             tx.batch("COMMIT")?;
             Ok(value)
@@ -271,6 +285,17 @@ impl<'c> Tx<'c> {
             Some(count) => count.by += by,
             None => counts.push(CountChange { lane: lane.into(), kind: kind.into(), state, by }),
         }
+    }
+
+    /// Notes that a job of a limit was moved: before COMMIT, the limit lets in or parks what it must.
+    pub(super) fn touch(&self, limit_key: Option<&str>) {
+        if let Some(key) = limit_key {
+            self.touched.borrow_mut().insert(key.to_owned());
+        }
+    }
+
+    pub(super) fn take_touched(&self) -> BTreeSet<String> {
+        self.touched.take()
     }
 
     /// Notes whom to wake once this is committed.
