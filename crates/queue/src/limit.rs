@@ -21,7 +21,7 @@ const LOWEST_PACE: f64 = 1.0 / 16.0;
 /// What a pace gains back per millisecond: a sixteenth in ten seconds, so the lowest is whole again after 150.
 const PACE_PER_MS: f64 = 1.0 / 16.0 / 10_000.0;
 /// Tokens that arrive faster than this are admitted together: no promote needs to run more often.
-const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 /// How often a pace that recovers is looked at.
 const RECOVERY_WAIT: Duration = Duration::from_secs(1);
 
@@ -142,7 +142,7 @@ impl TenantPolicy {
     }
 }
 
-/// How far a job of a named tenant stands behind that tenant's last one, before weights.
+/// How far a job of a named tenant stands behind that tenant's last one, before weights. As in retry.sql.
 pub(crate) fn tenant_step_us(cost_ms: u32) -> i64 {
     const UNKNOWN_COST_MS: u32 = 1_000;
     i64::from(if cost_ms == 0 { UNKNOWN_COST_MS } else { cost_ms }) * 1_000

@@ -19,19 +19,6 @@ WITH input AS MATERIALIZED (
         backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, payload, required,
         needs, fair_from_us, nth
     )
-), backlog AS MATERIALIZED (
-    -- Named tenants stand behind their own jobs. `first_us` is the cost of the first one, which has nothing to stand
-    -- behind when there is no backlog.
-    SELECT tenants.tenant, tenants.first_us, COALESCE(tenant.weight, 1) AS weight, last.fair_at
-    FROM (SELECT tenant, MIN(fair_after_us) AS first_us FROM input WHERE tenant <> '' GROUP BY tenant) AS tenants
-    LEFT JOIN telecine.tenant ON tenant.name = tenants.tenant
-    LEFT JOIN LATERAL (
-        SELECT job.fair_at
-        FROM telecine.job
-        WHERE job.tenant = tenants.tenant AND job.tenant <> '' AND job.state IN ('pending', 'parked')
-        ORDER BY job.fair_at DESC
-        LIMIT 1
-    ) AS last ON TRUE
 ), stored AS (
     INSERT INTO telecine.job (
         id, tenant, run, step, kind, lane, priority, fair_at, state, run_at, timeout_ms, max_attempts, max_lost,
@@ -40,20 +27,11 @@ WITH input AS MATERIALIZED (
     )
     OVERRIDING SYSTEM VALUE
     SELECT
-        id, input.tenant, run, step, kind, lane, priority,
-        COALESCE(
-            -- A run that gets more jobs has its place already.
-            fair_from_us + fair_after_us,
-            GREATEST(
-                (EXTRACT(EPOCH FROM now()) * 1000000)::BIGINT
-                + ((fair_after_us - COALESCE(backlog.first_us, 0)) / COALESCE(backlog.weight, 1))::BIGINT,
-                backlog.fair_at + (fair_after_us / backlog.weight)::BIGINT
-            )
-        ),
+        id, tenant, run, step, kind, lane, priority,
+        COALESCE(fair_from_us, (EXTRACT(EPOCH FROM now()) * 1000000)::BIGINT) + fair_after_us,
         state, run_at, timeout_ms, max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key,
         unique_key, scratch_bytes, cost_ms, payload::JSON, now(), required, needs
     FROM input
-    LEFT JOIN backlog ON backlog.tenant = input.tenant
     ORDER BY unique_key, id
     ON CONFLICT (tenant, kind, unique_key) WHERE unique_key IS NOT NULL DO NOTHING
     RETURNING id, lane, kind, state

@@ -9,7 +9,19 @@ WITH back AS (
     )
     OVERRIDING SYSTEM VALUE
     SELECT
-        id, tenant, run, step, kind, lane, priority, (EXTRACT(EPOCH FROM now()) * 1000000)::BIGINT,
+        id, tenant, run, step, kind, lane, priority,
+        -- Behind the tenant's backlog, as in push.sql. The nameless tenant has none.
+        GREATEST(
+            (EXTRACT(EPOCH FROM now()) * 1000000)::BIGINT,
+            (
+                SELECT (
+                    MAX(ahead.fair_at) + COALESCE(NULLIF(job_done.cost_ms, 0), 1000) * 1000
+                    / COALESCE((SELECT weight FROM telecine.tenant WHERE tenant.name = job_done.tenant), 1)
+                )::BIGINT
+                FROM telecine.job AS ahead
+                WHERE ahead.tenant = job_done.tenant AND ahead.tenant <> '' AND ahead.state IN ('pending', 'parked')
+            )
+        ),
         CASE WHEN $2 = 'pending' AND limit_key IS NOT NULL THEN 'parked' ELSE $2 END, generation + 1, fence, fence,
         timeout_ms, max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key,
         scratch_bytes, cost_ms, required, checkpoint, payload, created_at

@@ -6,7 +6,16 @@ INSERT INTO job (
     cost_ms, required, checkpoint, payload, created_at
 )
 SELECT
-    id, tenant, run, step, kind, lane, priority, ?2,
+    id, tenant, run, step, kind, lane, priority,
+    -- Behind the tenant's backlog, as in push. The nameless tenant has none.
+    MAX(?2, COALESCE((
+        SELECT MAX(ahead.fair_at) + CAST(
+            COALESCE(NULLIF(job_done.cost_ms, 0), 1000) * 1000
+            / COALESCE((SELECT weight FROM tenant WHERE name = job_done.tenant), 1.0) AS INTEGER
+        )
+        FROM job AS ahead INDEXED BY job_backlog
+        WHERE ahead.state IN ('pending', 'parked') AND ahead.tenant <> '' AND ahead.tenant = job_done.tenant
+    ), 0)),
     CASE WHEN ?3 = 'pending' AND limit_key IS NOT NULL THEN 'parked' ELSE ?3 END, generation + 1, fence, fence, timeout_ms,
     max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
     cost_ms, required, checkpoint, payload, created_at

@@ -1,6 +1,6 @@
 //! The rows of a push: jobs in one statement, and who already holds their unique keys.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use sqlx::PgConnection;
 
@@ -25,7 +25,7 @@ const LOOKS: u32 = 20;
 pub(super) struct JobRow<'a> {
     tenant: &'a str,
     run: Option<&'a str>,
-    /// Where its run stands in line; `None`: at the time of the push, or of a named tenant behind its backlog.
+    /// Where its run stands in line; `None`: at the time of the push.
     fair_from_us: Option<i64>,
     /// How far behind that it stands itself.
     fair_after_us: i64,
@@ -46,9 +46,24 @@ pub(super) struct Stored {
 }
 
 /// The jobs of a run stand behind each other by their cost, so that a long run does not stand before a short
-/// one that came later.
-pub(super) fn rows_of<'a>(push: &'a Push, run: Option<&'a RunId>) -> Vec<JobRow<'a>> {
-    rows_in_line(&push.jobs, &push.tenant, run.map(RunId::as_str), None)
+/// one that came later; a named tenant's stand behind its backlog in the same way.
+pub(super) fn rows_of<'a>(
+    push: &'a Push,
+    run: Option<&'a RunId>,
+    backlogs: &mut Backlogs,
+) -> Vec<JobRow<'a>> {
+    let run = run.map(RunId::as_str);
+    let Some(backlog) = backlogs.0.get_mut(&push.tenant) else {
+        return rows_in_line(&push.jobs, &push.tenant, run, None);
+    };
+    let row = |job| JobRow {
+        tenant: &push.tenant,
+        run,
+        fair_from_us: None,
+        fair_after_us: backlog.place(job),
+        job,
+    };
+    push.jobs.iter().map(row).collect()
 }
 
 /// Jobs that a run gets later stand behind those it had.
@@ -61,11 +76,8 @@ pub(super) fn rows_in_line<'a>(
     let mut cost_us = 0;
     let mut rows = Vec::with_capacity(jobs.len());
     for job in jobs {
-        if fair_from_us.is_none() && !tenant.is_empty() {
-            cost_us += tenant_step_us(job.cost_ms);
-        }
         rows.push(JobRow { tenant, run, fair_from_us, fair_after_us: cost_us, job });
-        if run.is_some() && (fair_from_us.is_some() || tenant.is_empty()) {
+        if run.is_some() {
             cost_us += i64::from(job.cost_ms) * 1_000;
         }
     }
@@ -75,6 +87,43 @@ pub(super) fn rows_in_line<'a>(
 /// The summed cost of jobs.
 pub(super) fn cost_us(jobs: &[NewJob]) -> i64 {
     jobs.iter().map(|job| i64::from(job.cost_ms) * 1_000).sum()
+}
+
+/// Where the backlogs of named tenants end.
+pub(super) struct Backlogs(HashMap<String, Backlog>);
+
+struct Backlog {
+    /// How far behind now its last job stands; `None` when there is none.
+    last_after_us: Option<i64>,
+    weight: f64,
+}
+
+impl Backlogs {
+    /// Two pushes of one tenant at the same moment may find the same end: the line is fair, not exact.
+    pub(super) async fn of(connection: &mut PgConnection, pushes: &[Push]) -> Tried<Self> {
+        let tenants: BTreeSet<&str> =
+            pushes.iter().map(|push| push.tenant.as_str()).filter(|tenant| !tenant.is_empty()).collect();
+        if tenants.is_empty() {
+            return Ok(Self(HashMap::new()));
+        }
+        let tenants: Vec<&str> = tenants.into_iter().collect();
+        let rows = statement(sql!("push_backlog")).bind(tenants).fetch_all(connection).await?;
+        let read = |row| {
+            let backlog =
+                Backlog { last_after_us: value(row, "last_after_us")?, weight: value(row, "weight")? };
+            Ok((value(row, "tenant")?, backlog))
+        };
+        rows.iter().map(read).collect::<Tried<_>>().map(Self)
+    }
+}
+
+impl Backlog {
+    fn place(&mut self, job: &NewJob) -> i64 {
+        let step_us = (tenant_step_us(job.cost_ms) as f64 / self.weight) as i64;
+        let place = self.last_after_us.map_or(0, |last| (last + step_us).max(0));
+        self.last_after_us = Some(place);
+        place
+    }
 }
 
 /// Stores jobs, in the order given. `None`: a live job has the same unique key.

@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use super::connect::{Database, close, ms, statement};
 use super::failure::{Failure, Tried, unreadable};
 use super::graph::note_needs;
-use super::insert::{JobRow, Stored, cost_us, insert, insert_unique, rows_of};
+use super::insert::{Backlogs, JobRow, Stored, cost_us, insert, insert_unique, rows_of};
 use super::limits::{Keys, balance, limited};
 use super::read::value;
 use super::sql;
@@ -90,7 +90,8 @@ fn is_plain(push: &Push) -> bool {
 }
 
 async fn store_plain(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring)> {
-    let rows: Vec<JobRow<'_>> = pushes.iter().flat_map(|push| rows_of(push, None)).collect();
+    let mut backlogs = Backlogs::of(connection, pushes).await?;
+    let rows: Vec<JobRow<'_>> = pushes.iter().flat_map(|push| rows_of(push, None, &mut backlogs)).collect();
     let mut ring = Ring::default();
     let mut ids = Vec::with_capacity(rows.len());
     for (id, rung) in insert(connection, &rows.iter().collect::<Vec<_>>(), &Keys::new()).await? {
@@ -118,11 +119,12 @@ enum Fate {
 /// Says also which limits its jobs count against; the caller balances them.
 async fn store(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring, Keys)> {
     let fates = take_keys(connection, pushes).await?;
+    let mut backlogs = Backlogs::of(connection, pushes).await?;
     let rows: Vec<JobRow<'_>> = pushes
         .iter()
         .zip(&fates)
         .flat_map(|(push, fate)| match fate {
-            Fate::New(run) => rows_of(push, run.as_ref()),
+            Fate::New(run) => rows_of(push, run.as_ref(), &mut backlogs),
             Fate::Known(_) | Fate::Repeats(_) => Vec::new(),
         })
         .collect();

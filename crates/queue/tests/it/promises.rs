@@ -110,6 +110,7 @@ promises! {
         tenants_with_a_backlog_take_turns
         a_heavier_tenant_is_served_faster
         a_tenant_that_has_caught_up_starts_anew
+        a_flood_of_retries_hardly_delays_another_tenant
         the_nameless_tenant_is_served_in_the_order_of_its_pushes
         parked_jobs_of_tenants_take_turns_too
     ;

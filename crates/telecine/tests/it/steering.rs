@@ -17,6 +17,7 @@ fn a_limit_is_set_listed_and_removed() {
     assert_eq!((&limit["per_minute"], &limit["pace"]), (&json!(90.0), &json!(1.0)));
     assert_eq!(limit["parked"], 4, "there is a token for the first only");
     assert!(place.run(&["limits", "ls"]).stdout.contains("provider:one"));
+    assert!(place.run(&["jobs", "show", "5"]).stdout.contains("limit `provider:one` has no room"));
     assert_eq!(place.run(&["limits", "rm", "provider:one"]).code, Some(0));
     let again = place.run(&["limits", "rm", "provider:one"]);
     assert_eq!(again.code, Some(1), "{again:?}");
@@ -43,6 +44,9 @@ fn lanes_and_kinds_are_paused_and_resumed() {
     for (scope, name) in [("lanes", "cpu"), ("kinds", "pause")] {
         assert_eq!(place.run(&[scope, "pause", name]).code, Some(0));
         assert_eq!(place.json(&[scope, "ls"])["data"][0]["name"], name);
+        assert!(
+            place.run(&["jobs", "show", "1"]).stdout.contains(&format!("`telecine {scope} resume {name}`"))
+        );
         assert_eq!(place.run(&[scope, "resume", name]).code, Some(0));
         assert_eq!(place.run(&[scope, "resume", name]).code, Some(1));
         assert_eq!(place.json(&[scope, "ls"])["data"], json!([]));

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use telecine_queue::{JobId, Limit, NewRun, Push, Queue, QueueError, TenantPolicy, WorkerId};
+use telecine_queue::{JobFilter, JobId, Limit, NewRun, Push, Queue, QueueError, TenantPolicy, WorkerId};
 
 use crate::ground::{Ground, check_invariants, pull, pull_one, push_all, register, work};
 
@@ -78,6 +78,20 @@ pub(super) async fn a_tenant_that_has_caught_up_starts_anew(ground: Arc<Ground>)
     push_for(&queue, "b", 1).await;
 
     assert_eq!(pull_one(&queue, worker).await.job.id, late, "what it ran is not held against it");
+    check_invariants(&queue).await;
+}
+
+pub(super) async fn a_flood_of_retries_hardly_delays_another_tenant(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    push_for(&queue, "flood", 200).await;
+    queue.cancel_all(&JobFilter::default()).await.expect("cancel");
+    queue.retry_all(&JobFilter::default()).await.expect("retry");
+
+    push_for(&queue, "single", 1).await;
+
+    let order = next_tenants(&queue, worker, 20).await;
+    assert!(order.contains(&"single".to_owned()), "{order:?}");
     check_invariants(&queue).await;
 }
 

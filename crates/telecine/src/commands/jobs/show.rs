@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::Value;
-use telecine_queue::{Attempt, Job, JobId, JobState, QueueError, Timestamp, Worker};
+use telecine_queue::{Attempt, Job, JobId, JobState, Pausable, Paused, QueueError, Timestamp, Worker};
 
 use super::{attempts_spent, progress};
 use crate::commands::{Schema, open};
@@ -28,7 +28,8 @@ pub(super) async fn run(id: JobId, config: &Config, output: &Output) -> Result<A
     let queue = open(config, Schema::AsItIs).await?;
     let job = queue.get(id).await?.ok_or(QueueError::NotFound(id))?;
     let attempts = queue.attempts(id).await?;
-    let hints = hints(&job, &queue.workers().await?, Timestamp::now());
+    let mut hints = hints(&job, &queue.workers().await?, Timestamp::now());
+    hints.extend(paused_for(&job, &queue.paused().await?));
     let shown = Shown { job, attempts, hints };
     if output.json {
         output.print_json(&shown)?;
@@ -142,9 +143,23 @@ fn hints(job: &Job, workers: &[Worker], now: Timestamp) -> Vec<String> {
             vec![format!("start it over with `telecine jobs retry {id}`")]
         }
         JobState::Waiting => vec!["it waits for other jobs of its run".into()],
-        JobState::Parked => vec!["it is over a limit and runs when there is room".into()],
+        JobState::Parked => {
+            let key = job.limit_key.as_deref().unwrap_or_default();
+            vec![format!("limit `{key}` has no room for it yet: see `telecine limits ls`")]
+        }
         JobState::Completed | JobState::Skipped => Vec::new(),
     }
+}
+
+/// A paused lane or kind keeps a job that has not begun waiting.
+fn paused_for(job: &Job, paused: &[Paused]) -> Option<String> {
+    let (word, name) = paused.iter().find_map(|paused| match &paused.what {
+        Pausable::Lane(lane) if *lane == job.lane => Some(("lane", lane)),
+        Pausable::Kind(kind) if *kind == job.kind => Some(("kind", kind)),
+        Pausable::Lane(_) | Pausable::Kind(_) => None,
+    })?;
+    let waits = !job.state.is_terminal() && job.state != JobState::Running;
+    waits.then(|| format!("{word} `{name}` is paused: resume it with `telecine {word}s resume {name}`"))
 }
 
 fn no_worker_for(job: &Job, workers: &[Worker]) -> Option<String> {
