@@ -1,4 +1,8 @@
--- promote_next.sql: how long until the next scheduled job is due. Always one row; NULL: none is scheduled.
-SELECT CEIL(GREATEST(EXTRACT(EPOCH FROM MIN(run_at) - now()), 0) * 1000)::BIGINT AS next_in_ms
+-- promote_next.sql: how long until the next scheduled job is due. Always one row; NULL: none is scheduled (which GREATEST
+-- would take for zero).
+SELECT
+    CASE
+        WHEN MIN(run_at) IS NOT NULL THEN CEIL(GREATEST(EXTRACT(EPOCH FROM MIN(run_at) - now()), 0) * 1000)::BIGINT
+    END AS next_in_ms
 FROM telecine.job
 WHERE state = 'scheduled'
