@@ -328,6 +328,8 @@ pub struct Claim {
     pub(crate) lost: u32,
     pub(crate) backoff: Backoff,
     pub(crate) slot: Option<u32>,
+    /// Whether settling it may end a run.
+    pub(crate) in_run: bool,
 }
 
 impl Claim {
@@ -340,6 +342,7 @@ impl Claim {
             lost: job.lost,
             backoff: job.backoff,
             slot: None,
+            in_run: job.run.is_some(),
         }
     }
 

@@ -47,10 +47,11 @@ pub(super) async fn cancel(database: &Database, id: JobId) -> Tried<Ring> {
         attempt: number(&live, "attempt")?,
         lost: number(&live, "lost")?,
         slot: None,
+        in_run: true,
     };
     end(&mut tx, &[ending]).await?;
     tx.commit().await?;
-    Ok(Ring { revoked: was_running, ..Ring::default() })
+    Ok(Ring { revoked: was_running, told: true, ..Ring::default() })
 }
 
 pub(super) async fn retry(database: &Database, id: JobId) -> Tried<Ring> {
@@ -73,7 +74,7 @@ pub(super) async fn retry(database: &Database, id: JobId) -> Tried<Ring> {
         statement(sql!("run_reopen")).bind(run).bind(state.as_str()).execute(&mut *tx).await?;
     }
     tx.commit().await?;
-    Ok(Ring { ready: true, ..Ring::default() })
+    Ok(Ring { ready: true, told: true, ..Ring::default() })
 }
 
 pub(super) async fn delete(database: &Database, id: JobId) -> Tried<()> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sqlx::PgConnection;
 
 use super::connect::{Database, ms, statement};
+use super::events;
 use super::failure::{Failure, Tried, unreadable};
 use super::insert::{JobRow, Stored, insert, insert_unique, rows_of};
 use super::read::value;
@@ -104,7 +105,7 @@ enum Fate {
     Repeats(usize),
 }
 
-async fn store(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring)> {
+pub(super) async fn store(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring)> {
     let fates = take_keys(connection, pushes).await?;
     let rows: Vec<JobRow<'_>> = pushes
         .iter()
@@ -133,6 +134,7 @@ async fn store(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pus
         });
     }
     insert_runs(connection, &runs).await?;
+    let ring = if runs.is_empty() { ring } else { ring.and(events::ring()) };
     fill_keys(connection, keys.into_iter().map(|nth| (&pushes[nth], &pushed[nth]))).await?;
     Ok((pushed, ring))
 }

@@ -112,6 +112,7 @@ impl Taken {
             attempt: self.attempt,
             lost: self.lost,
             slot: None,
+            in_run: true,
         }
     }
 }

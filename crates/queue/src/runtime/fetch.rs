@@ -22,13 +22,13 @@ pub(super) async fn fetch_until_drained(shared: Arc<Shared>) {
     // Lanes that had fewer jobs than we asked for: not asked again before something new may be there.
     let mut dry = BTreeSet::new();
     while shared.is_working() {
-        wakes.borrow_and_update();
+        let seen = wakes.borrow_and_update().ready;
         let mut lanes = shared.slots.free();
         lanes.retain(|lane, _| !dry.contains(lane));
         if lanes.is_empty() {
             tokio::select! {
                 () = shared.slots.wait_for_free() => {}
-                _ = wakes.changed() => dry.clear(),
+                _ = wakes.wait_for(|now| now.ready != seen) => dry.clear(),
                 () = tokio::time::sleep(shared.options.poll_every) => dry.clear(),
                 _ = phase.changed() => {}
             }

@@ -2,6 +2,7 @@
 
 use rusqlite::params;
 
+use super::events::told;
 use super::row::{self, Columns};
 use super::sql;
 use super::writer::Tx;
@@ -43,7 +44,9 @@ fn note_claim(tx: &Tx<'_>, job: &Job, last_started: &mut Option<RunId>) -> Resul
     tx.count(&job.lane, &job.kind, JobState::Running, 1);
     if job.run.is_some() && *last_started != job.run {
         let run = job.run.as_ref().map(RunId::as_str);
-        tx.run(sql!("pull_run_started"), params![run, tx.now.as_ms()])?;
+        if tx.run(sql!("pull_run_started"), params![run, tx.now.as_ms()])? == 1 {
+            told(tx);
+        }
         last_started.clone_from(&job.run);
     }
     Ok(())

@@ -3,6 +3,7 @@
 use rusqlite::params;
 
 use super::clock::steady_us;
+use super::events::told;
 use super::finish::{Ending, Standing, end};
 use super::read::FilterValues;
 use super::sql;
@@ -57,6 +58,7 @@ pub(super) fn retry(tx: &Tx<'_>, id: JobId) -> Result<()> {
     if let Some(run) = &job.run {
         let (failed, cancelled) = (job.state == JobState::Failed, job.state == JobState::Cancelled);
         tx.run(sql!("run_reopen"), params![run, failed, cancelled])?;
+        told(tx);
     }
     Ok(())
 }
@@ -92,6 +94,7 @@ fn forget_live(tx: &Tx<'_>, id: JobId, job: &Standing) -> Result<()> {
     tx.count(&job.lane, &job.kind, job.state, -1);
     if let Some(run) = &job.run {
         tx.run(sql!("run_settle"), params![run, false, false, 1, tx.now.as_ms()])?;
+        told(tx);
     }
     Ok(())
 }

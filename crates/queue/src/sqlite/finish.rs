@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rusqlite::params;
 
+use super::events::told;
 use super::row::Columns;
 use super::sql;
 use super::writer::Tx;
@@ -138,6 +139,7 @@ pub(super) fn end(tx: &Tx<'_>, id: JobId, held: &Standing, last: &Ending<'_>) ->
     if let Some(run) = &held.run {
         let (failed, cancelled) = (last.state == JobState::Failed, last.state == JobState::Cancelled);
         tx.run(sql!("run_settle"), params![run, failed, cancelled, 0, tx.now.as_ms()])?;
+        told(tx);
     }
     Ok(())
 }

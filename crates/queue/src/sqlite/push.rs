@@ -3,6 +3,7 @@
 use rusqlite::params;
 
 use super::clock::steady_us;
+use super::events::told;
 use super::sql;
 use super::writer::Tx;
 use crate::bell::Ring;
@@ -60,6 +61,7 @@ fn push_new(tx: &Tx<'_>, push: &Push) -> Result<Pushed> {
             sql!("push_run"),
             params![id.as_str(), push.tenant, run.name, run.external_id, meta, stored, tx.now.as_ms()],
         )?;
+        told(tx);
     }
     Ok(Pushed { run, jobs, replayed: false })
 }
