@@ -30,6 +30,7 @@
 
 mod backoff;
 mod bell;
+mod decorated;
 mod error;
 mod event;
 mod job;
@@ -44,7 +45,9 @@ mod runtime;
 mod schedule;
 mod settle;
 mod sqlite;
+pub mod testing;
 mod timestamp;
+mod traced;
 mod worker;
 
 /// For `impl Kind`.
@@ -67,4 +70,5 @@ pub use runtime::{Failure, JobContext, Kind, Kinds, Report, Runtime, Slots, Work
 pub use schedule::{Missed, NewSchedule, Schedule, Ticked};
 pub use sqlite::SqliteQueue;
 pub use timestamp::Timestamp;
+pub use traced::traced;
 pub use worker::{Beat, BeatReply, ClaimBeat, Claimed, NewWorker, Pull, Worker, WorkerId};

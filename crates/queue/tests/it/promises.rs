@@ -1,6 +1,7 @@
 //! Every promise of the queue, listed once and kept on every database.
 
 mod claims;
+mod decorators;
 mod edits;
 mod events;
 mod faults;
@@ -133,5 +134,10 @@ promises! {
         missed_ticks_follow_their_policy
         a_schedule_is_kept_replaced_and_removed
         an_idle_worker_keeps_schedules_of_another_process
+    ;
+    decorators:
+        a_worker_that_loses_every_third_answer_runs_each_job_once
+        a_fault_is_before_or_after_the_call
+        every_verb_is_a_span_with_its_figures
     ;
 }
