@@ -54,7 +54,7 @@ pub(crate) struct Decorated<D> {
 }
 
 impl<D: Around> Decorated<D> {
-    pub(crate) fn new(inner: Arc<dyn Queue>, with: D) -> Arc<dyn Queue> {
+    pub(crate) fn around(inner: Arc<dyn Queue>, with: D) -> Arc<dyn Queue> {
         Arc::new(Self { inner, with })
     }
 }

@@ -23,7 +23,7 @@ use crate::queue::Queue;
 /// A queue whose calls, those of its beat included, fail as the script says, always with
 /// [`QueueError::Unavailable`].
 pub fn faulty(queue: Arc<dyn Queue>, faults: &Faults) -> Arc<dyn Queue> {
-    Decorated::new(queue, faults.clone())
+    Decorated::around(queue, faults.clone())
 }
 
 /// Which calls fail, by verb and number. Clones share their counters.

@@ -15,7 +15,7 @@ use crate::queue::Queue;
 ///
 /// [`open`](crate::open()) gives such a queue already.
 pub fn traced(queue: Arc<dyn Queue>) -> Arc<dyn Queue> {
-    Decorated::new(queue, Traced)
+    Decorated::around(queue, Traced)
 }
 
 #[derive(Clone, Copy)]

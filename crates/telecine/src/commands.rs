@@ -5,6 +5,7 @@ mod counts;
 mod demo;
 mod jobs;
 mod migrate;
+mod schedules;
 mod worker;
 mod workers;
 
@@ -27,6 +28,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Worker(_)
         | Command::Jobs(_)
         | Command::Workers(_)
+        | Command::Schedules(_)
         | Command::Counts
         | Command::Migrate { .. }
         | Command::Config(_) => {}
@@ -38,6 +40,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Worker(flags) => worker::run(&flags, &config).await,
         Command::Jobs(command) => jobs::run(command, &config, output).await,
         Command::Workers(command) => workers::run(command, &config, output).await,
+        Command::Schedules(command) => schedules::run(command, &config, output).await,
         Command::Counts => counts::run(&config, output).await,
         Command::Migrate { check } => migrate::run(check, &config, output).await,
         Command::Config(command) => config::run(command, &config, output),
