@@ -8,9 +8,13 @@ BEGIN
         told.run, sink.name, told.seq,
         CASE
             WHEN told.seq > told.first_seq THEN NULL
-            WHEN EXISTS (
-                SELECT 1 FROM telecine.outbox AS ahead WHERE ahead.run = told.run AND ahead.sink = sink.name
-            ) THEN NULL
+            WHEN (
+                SELECT ahead.seq
+                FROM telecine.outbox AS ahead
+                WHERE ahead.run = told.run AND ahead.sink = sink.name
+                ORDER BY ahead.seq
+                LIMIT 1
+            ) IS NOT NULL THEN NULL
             ELSE told.at
         END
     FROM (SELECT run, seq, at, MIN(seq) OVER (PARTITION BY run) AS first_seq FROM told_now) AS told

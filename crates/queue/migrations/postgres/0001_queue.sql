@@ -224,6 +224,8 @@ CREATE TABLE telecine.outbox (
 CREATE INDEX outbox_due ON telecine.outbox (sink, due_at) WHERE due_at IS NOT NULL;
 
 -- Triggers, so that no statement can change what a run is without telling of it, nor tell one sink and not another.
+-- The look for what is ahead is a scalar subquery, because EXISTS is planned as a hash of the whole outbox: 3 ms for each
+-- event with 5,000 of them waiting.
 CREATE FUNCTION telecine.event_goes_out() RETURNS TRIGGER LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO telecine.outbox (run, sink, seq, due_at)
@@ -231,9 +233,13 @@ BEGIN
         told.run, sink.name, told.seq,
         CASE
             WHEN told.seq > told.first_seq THEN NULL
-            WHEN EXISTS (
-                SELECT 1 FROM telecine.outbox AS ahead WHERE ahead.run = told.run AND ahead.sink = sink.name
-            ) THEN NULL
+            WHEN (
+                SELECT ahead.seq
+                FROM telecine.outbox AS ahead
+                WHERE ahead.run = told.run AND ahead.sink = sink.name
+                ORDER BY ahead.seq
+                LIMIT 1
+            ) IS NOT NULL THEN NULL
             ELSE told.at
         END
     FROM (SELECT run, seq, at, MIN(seq) OVER (PARTITION BY run) AS first_seq FROM told_now) AS told
