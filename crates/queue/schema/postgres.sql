@@ -1,4 +1,62 @@
 CREATE SCHEMA telecine;
+CREATE FUNCTION telecine.event_goes_out() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    INSERT INTO telecine.outbox (run, sink, seq, due_at)
+    SELECT
+        told.run, sink.name, told.seq,
+        CASE
+            WHEN told.seq > told.first_seq THEN NULL
+            WHEN (
+                SELECT ahead.seq
+                FROM telecine.outbox AS ahead
+                WHERE ahead.run = told.run AND ahead.sink = sink.name
+                ORDER BY ahead.seq
+                LIMIT 1
+            ) IS NOT NULL THEN NULL
+            ELSE told.at
+        END
+    FROM (SELECT run, seq, at, MIN(seq) OVER (PARTITION BY run) AS first_seq FROM told_now) AS told
+    CROSS JOIN telecine.sink;
+    RETURN NULL;
+END
+$$;
+CREATE FUNCTION telecine.run_tells() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    type TEXT := CASE
+        WHEN TG_OP = 'INSERT' THEN 'run.created'
+        WHEN NEW.state NOT IN ('queued', 'running') THEN 'run.' || NEW.state
+        WHEN OLD.state NOT IN ('queued', 'running') THEN 'run.retried'
+        WHEN NEW.state = 'running' THEN 'run.started'
+        ELSE 'run.queued'
+    END;
+BEGIN
+    NEW.event_seq := NEW.event_seq + 1;
+    INSERT INTO telecine.event (run, seq, type, at, body)
+    VALUES (
+        NEW.id, NEW.event_seq, type, clock_timestamp(),
+        json_build_object(
+            'state', CASE WHEN TG_OP = 'INSERT' THEN 'queued' ELSE NEW.state END, 'name', NEW.name,
+            'external_id', NEW.external_id, 'generation', NEW.generation
+        )
+    );
+    -- A run whose jobs were all there before has ended as it begins.
+    IF TG_OP = 'INSERT' AND NEW.state <> 'queued' THEN
+        NEW.event_seq := NEW.event_seq + 1;
+        INSERT INTO telecine.event (run, seq, type, at, body)
+        VALUES (
+            NEW.id, NEW.event_seq, 'run.' || NEW.state, clock_timestamp(),
+            json_build_object(
+                'state', NEW.state, 'name', NEW.name, 'external_id', NEW.external_id, 'generation', NEW.generation
+            )
+        );
+    END IF;
+    RETURN NEW;
+END
+$$;
 CREATE TABLE telecine.attempt (
     job bigint NOT NULL,
     fence bigint NOT NULL,
@@ -211,12 +269,13 @@ CREATE TABLE telecine.need (
     CONSTRAINT need_policy_is_known CHECK ((policy = ANY (ARRAY['skip'::text, 'fail'::text, 'run_anyway'::text])))
 );
 CREATE TABLE telecine.outbox (
-    sink text NOT NULL,
     run text NOT NULL,
+    sink text NOT NULL,
     seq bigint NOT NULL,
     attempt integer DEFAULT 0 NOT NULL,
-    retry_at timestamp with time zone
-);
+    due_at timestamp with time zone
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 CREATE TABLE telecine.pause (
     scope text NOT NULL,
     name text NOT NULL,
@@ -314,7 +373,7 @@ ALTER TABLE ONLY telecine.job
 ALTER TABLE ONLY telecine.need
     ADD CONSTRAINT need_pkey PRIMARY KEY (job, needs_job);
 ALTER TABLE ONLY telecine.outbox
-    ADD CONSTRAINT outbox_pkey PRIMARY KEY (sink, run, seq);
+    ADD CONSTRAINT outbox_pkey PRIMARY KEY (run, sink, seq);
 ALTER TABLE ONLY telecine.pause
     ADD CONSTRAINT pause_pkey PRIMARY KEY (scope, name);
 ALTER TABLE ONLY telecine.record
@@ -343,4 +402,8 @@ CREATE INDEX job_parked ON telecine.job USING btree (limit_key, priority DESC, f
 CREATE INDEX job_ready ON telecine.job USING btree (lane, priority DESC, fair_at, id) WHERE (state = 'pending'::text);
 CREATE UNIQUE INDEX job_unique ON telecine.job USING btree (tenant, kind, unique_key) WHERE (unique_key IS NOT NULL);
 CREATE INDEX need_of ON telecine.need USING btree (needs_job);
+CREATE INDEX outbox_due ON telecine.outbox USING btree (sink, due_at) WHERE (due_at IS NOT NULL);
 CREATE INDEX run_external ON telecine.run USING btree (tenant, external_id) WHERE (external_id IS NOT NULL);
+CREATE TRIGGER event_goes_out AFTER INSERT ON telecine.event REFERENCING NEW TABLE AS told_now FOR EACH STATEMENT EXECUTE FUNCTION telecine.event_goes_out();
+CREATE TRIGGER run_changes BEFORE UPDATE OF state ON telecine.run FOR EACH ROW WHEN ((old.state IS DISTINCT FROM new.state)) EXECUTE FUNCTION telecine.run_tells();
+CREATE TRIGGER run_is_created BEFORE INSERT ON telecine.run FOR EACH ROW EXECUTE FUNCTION telecine.run_tells();

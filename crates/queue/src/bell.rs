@@ -11,10 +11,11 @@ pub(crate) struct Ring {
     pub(crate) scheduled: bool,
     pub(crate) revoked: bool,
     pub(crate) died: bool,
+    pub(crate) told: bool,
 }
 
 impl Ring {
-    pub(crate) const ALL: Self = Self { ready: true, scheduled: true, revoked: true, died: true };
+    pub(crate) const ALL: Self = Self { ready: true, scheduled: true, revoked: true, died: true, told: true };
 
     pub(crate) fn is_silent(self) -> bool {
         self == Self::default()
@@ -26,6 +27,7 @@ impl Ring {
             scheduled: self.scheduled || other.scheduled,
             revoked: self.revoked || other.revoked,
             died: self.died || other.died,
+            told: self.told || other.told,
         }
     }
 
@@ -35,10 +37,17 @@ impl Ring {
             | u8::from(self.scheduled) << 1
             | u8::from(self.revoked) << 2
             | u8::from(self.died) << 3
+            | u8::from(self.told) << 4
     }
 
     pub(crate) fn from_byte(byte: u8) -> Self {
-        Self { ready: byte & 1 != 0, scheduled: byte & 2 != 0, revoked: byte & 4 != 0, died: byte & 8 != 0 }
+        Self {
+            ready: byte & 1 != 0,
+            scheduled: byte & 2 != 0,
+            revoked: byte & 4 != 0,
+            died: byte & 8 != 0,
+            told: byte & 16 != 0,
+        }
     }
 }
 
@@ -65,6 +74,7 @@ impl Bell {
             wakes.scheduled += u64::from(ring.scheduled);
             wakes.revoked += u64::from(ring.revoked);
             wakes.died += u64::from(ring.died);
+            wakes.told += u64::from(ring.told);
         });
     }
 }

@@ -403,7 +403,7 @@ pub struct Claim {
     pub(crate) lost: u32,
     pub(crate) backoff: Backoff,
     pub(crate) slot: Option<u32>,
-    /// Whether the job belongs to a run: only such a job can be waited for.
+    /// Whether the job belongs to a run: settling it may end the run, and others may wait for it.
     pub(crate) in_run: bool,
     pub(crate) limit_key: Option<String>,
 }

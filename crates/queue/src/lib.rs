@@ -30,7 +30,9 @@
 
 mod backoff;
 mod bell;
+mod decorated;
 mod error;
+mod event;
 mod graph;
 mod job;
 mod limit;
@@ -39,11 +41,15 @@ mod open;
 mod postgres;
 mod push;
 mod queue;
+mod relay;
 mod run;
 mod runtime;
+mod schedule;
 mod settle;
 mod sqlite;
+pub mod testing;
 mod timestamp;
+mod traced;
 mod worker;
 
 /// For `impl Kind`.
@@ -51,6 +57,7 @@ pub use async_trait::async_trait;
 
 pub use backoff::Backoff;
 pub use error::{QueueError, Result};
+pub use event::{Delivered, Event, Parcel, Undelivered};
 pub use graph::{Edge, Need, Needed, NewRecord, OnFailed, Record, Spawn};
 pub use job::{
     Attempt, AttemptOutcome, Claim, Fence, Finish, Job, JobError, JobId, JobState, MAX_JSON_BYTES, NewJob,
@@ -61,8 +68,11 @@ pub use open::{OpenOptions, open, open_with, pending_migrations};
 pub use postgres::PostgresQueue;
 pub use push::{Push, Pushed};
 pub use queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes, total, totals};
+pub use relay::{Relay, RelayOptions, Sink, SinkError};
 pub use run::{NewRun, Run, RunId, RunState};
 pub use runtime::{Failure, JobContext, Kind, Kinds, Report, Runtime, Slots, WorkerOptions};
+pub use schedule::{Missed, NewSchedule, Schedule, Ticked};
 pub use sqlite::SqliteQueue;
 pub use timestamp::Timestamp;
+pub use traced::traced;
 pub use worker::{Beat, BeatReply, ClaimBeat, Claimed, NewWorker, Pull, Worker, WorkerId};

@@ -7,6 +7,7 @@ use crate::error::{QueueError, Result};
 use crate::postgres::PostgresQueue;
 use crate::queue::Queue;
 use crate::sqlite::SqliteQueue;
+use crate::traced::traced;
 
 /// How to open a database.
 #[derive(Clone, Debug)]
@@ -32,8 +33,8 @@ pub async fn open(url: &str) -> Result<Arc<dyn Queue>> {
 
 pub async fn open_with(url: &str, options: &OpenOptions) -> Result<Arc<dyn Queue>> {
     match Database::of(url)? {
-        Database::Sqlite(path) => Ok(Arc::new(SqliteQueue::open(path, options).await?)),
-        Database::Postgres(url) => Ok(Arc::new(PostgresQueue::open(url, options).await?)),
+        Database::Sqlite(path) => Ok(traced(Arc::new(SqliteQueue::open(path, options).await?))),
+        Database::Postgres(url) => Ok(traced(Arc::new(PostgresQueue::open(url, options).await?))),
     }
 }
 

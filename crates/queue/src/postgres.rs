@@ -9,6 +9,7 @@ mod admin;
 mod beat;
 mod claim;
 mod connect;
+mod events;
 mod failure;
 mod finish;
 mod graph;
@@ -19,22 +20,26 @@ mod notify;
 mod policy;
 mod push;
 mod read;
+mod schedules;
 mod sweep;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use sqlx::PgConnection;
 use tokio::sync::watch;
 
 use crate::error::Result;
+use crate::event::{Delivered, Event, Parcel, Undelivered, check_told};
 use crate::graph::{NewRecord, Record};
-use crate::job::{Attempt, Finish, Job, JobId, Settled};
+use crate::job::{Attempt, Finish, Job, JobId, Settled, check_name};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
 use crate::open::OpenOptions;
 use crate::push::{Push, Pushed};
 use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
 use crate::run::{Run, RunId};
+use crate::schedule::{NewSchedule, Schedule, Ticked};
 use crate::worker::{Claimed, NewWorker, Pull, Worker, WorkerId};
 use connect::Database;
 use notify::Notifier;
@@ -86,7 +91,11 @@ impl Queue for PostgresQueue {
     }
 
     async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>> {
-        self.database.retrying(|| claim::pull(&self.database, &pull)).await
+        let claimed = self.database.retrying(|| claim::pull(&self.database, &pull)).await?;
+        if claimed.iter().any(|claimed| claimed.claim.in_run) {
+            self.notifier.ring(events::ring());
+        }
+        Ok(claimed)
     }
 
     async fn finish(&self, batch: &[Finish]) -> Result<Vec<Settled>> {
@@ -223,6 +232,60 @@ impl Queue for PostgresQueue {
 
     async fn records(&self, run: &RunId, kind: Option<&str>) -> Result<Vec<Record>> {
         self.database.retrying(|| read::records(&self.database, run, kind)).await
+    }
+
+    async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {
+        self.database.retrying(|| events::events(&self.database, run, after_seq, limit)).await
+    }
+
+    async fn tell(&self, run: &RunId, name: &str, body: Value) -> Result<Option<u64>> {
+        check_told(name, &body)?;
+        let told = events::Told { run, name, body: body.to_string() };
+        let seq = self.database.retrying(|| events::tell(&self.database, &told)).await?;
+        self.notifier.ring(events::ring());
+        Ok(seq)
+    }
+
+    async fn add_sink(&self, name: &str) -> Result<bool> {
+        check_name("name of a sink", name)?;
+        self.database.retrying(|| events::add_sink(&self.database, name)).await
+    }
+
+    async fn remove_sink(&self, name: &str) -> Result<bool> {
+        self.database.retrying(|| events::remove_sink(&self.database, name)).await
+    }
+
+    async fn outbox_take(&self, sink: &str, runs: u32, lease: Duration) -> Result<Vec<Parcel>> {
+        self.database.retrying(|| events::take(&self.database, sink, runs, lease)).await
+    }
+
+    async fn outbox_done(&self, sink: &str, delivered: &[Delivered]) -> Result<u64> {
+        self.database.retrying(|| events::done(&self.database, sink, delivered)).await
+    }
+
+    async fn outbox_retry(&self, sink: &str, undelivered: &[Undelivered]) -> Result<u64> {
+        self.database.retrying(|| events::retry(&self.database, sink, undelivered)).await
+    }
+
+    async fn schedule(&self, schedule: NewSchedule) -> Result<()> {
+        let cron = schedule.check()?;
+        let ring = self.database.retrying(|| schedules::schedule(&self.database, &schedule, &cron)).await?;
+        self.notifier.ring(ring);
+        Ok(())
+    }
+
+    async fn unschedule(&self, name: &str) -> Result<bool> {
+        self.database.retrying(|| schedules::unschedule(&self.database, name)).await
+    }
+
+    async fn schedules(&self) -> Result<Vec<Schedule>> {
+        self.database.retrying(|| schedules::schedules(&self.database)).await
+    }
+
+    async fn tick(&self) -> Result<Ticked> {
+        let (ticked, ring) = self.database.retrying(|| schedules::tick(&self.database)).await?;
+        self.notifier.ring(ring);
+        Ok(ticked)
     }
 
     async fn register(&self, worker: NewWorker) -> Result<WorkerId> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{QueueError, Result};
@@ -14,7 +14,7 @@ use crate::run::{NewRun, RunId};
 pub(crate) const KEEP_KEYS: Duration = Duration::from_hours(30 * 24);
 
 /// What one call of `push` stores, all or nothing: a run with its jobs, or jobs that stand alone.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Push {
     pub tenant: String,
     /// Pushing again with the same key and the same content returns what the first push made.

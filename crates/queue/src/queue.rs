@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::error::Result;
+use crate::event::{Delivered, Event, Parcel, Undelivered};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Attempt, Finish, Job, JobId, JobState, Settled};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
 use crate::push::{Push, Pushed};
 use crate::run::{Run, RunId};
+use crate::schedule::{NewSchedule, Schedule, Ticked};
 use crate::worker::{Beat, BeatReply, Claimed, NewWorker, Pull, Worker, WorkerId};
 
 /// Durable jobs. Every verb is one transaction: when it returns `Ok`, its effects survive loss of power; when it
@@ -104,6 +107,39 @@ pub trait Queue: Send + Sync + 'static {
     /// The records of a run, of one type or of all.
     async fn records(&self, run: &RunId, kind: Option<&str>) -> Result<Vec<Record>>;
 
+    /// What happened to a run after event number `after_seq` (0: from the start), in order.
+    async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>>;
+
+    /// Adds an event of the caller's own to a run and gives its number. `None`: there is no such run.
+    async fn tell(&self, run: &RunId, name: &str, body: Value) -> Result<Option<u64>>;
+
+    /// From now on the sink is to be sent every event. `false`: so it was before.
+    async fn add_sink(&self, name: &str) -> Result<bool>;
+
+    /// The sink is sent nothing any more, not even what waits for it. `false`: there is none of that name.
+    async fn remove_sink(&self, name: &str) -> Result<bool>;
+
+    /// Claims what a sink was not sent of up to so many runs, each for the caller alone until the lease ends.
+    async fn outbox_take(&self, sink: &str, runs: u32, lease: Duration) -> Result<Vec<Parcel>>;
+
+    /// The sink has these. Says of how many runs the claim still held; the others are sent again.
+    async fn outbox_done(&self, sink: &str, delivered: &[Delivered]) -> Result<u64>;
+
+    /// The sink did not take these; they are due again after their delays. Says of how many the claim still held.
+    async fn outbox_retry(&self, sink: &str, undelivered: &[Undelivered]) -> Result<u64>;
+
+    /// Stores a schedule, or replaces the one of the same name.
+    async fn schedule(&self, schedule: NewSchedule) -> Result<()>;
+
+    /// `false`: there is none of that name.
+    async fn unschedule(&self, name: &str) -> Result<bool>;
+
+    /// By name.
+    async fn schedules(&self) -> Result<Vec<Schedule>>;
+
+    /// Pushes what schedules are due, each tick once over all processes; says when the next one will be.
+    async fn tick(&self) -> Result<Ticked>;
+
     async fn register(&self, worker: NewWorker) -> Result<WorkerId>;
 
     /// A worker that holds nothing leaves.
@@ -142,6 +178,8 @@ pub struct Wakes {
     pub revoked: u64,
     /// A worker was seen to die before its lease ran out.
     pub died: u64,
+    /// A run has something to tell its sinks.
+    pub told: u64,
 }
 
 /// Which jobs. Empty means all.

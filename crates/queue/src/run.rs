@@ -61,7 +61,7 @@ impl From<RunId> for String {
 }
 
 /// A run to be pushed with all its jobs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewRun {
     /// What kind of run this is: the recipe's name.
     pub name: String,

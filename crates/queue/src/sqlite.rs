@@ -8,6 +8,7 @@ mod claim;
 mod clock;
 mod connect;
 mod edit;
+mod events;
 mod finish;
 mod graph;
 mod limits;
@@ -17,6 +18,7 @@ mod pulse;
 mod push;
 mod read;
 mod row;
+mod schedules;
 mod sweep;
 mod workers;
 mod writer;
@@ -26,17 +28,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::bell::Bell;
 use crate::error::Result;
+use crate::event::{Delivered, Event, Parcel, Undelivered, check_told};
 use crate::graph::{NewRecord, Record};
-use crate::job::{Attempt, Finish, Job, JobId, Settled};
+use crate::job::{Attempt, Finish, Job, JobId, Settled, check_name};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
 use crate::open::OpenOptions;
 use crate::push::{Push, Pushed};
 use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
 use crate::run::{Run, RunId};
+use crate::schedule::{NewSchedule, Schedule, Ticked};
+use crate::timestamp::Timestamp;
 use crate::worker::{Claimed, NewWorker, Pull, Worker, WorkerId};
 
 /// The text of a statement, by the name of its file.
@@ -254,6 +260,70 @@ impl Queue for SqliteQueue {
     async fn records(&self, run: &RunId, kind: Option<&str>) -> Result<Vec<Record>> {
         let (run, kind) = (run.clone(), kind.map(str::to_owned));
         self.readers.read(move |connection| read::records(connection, &run, kind.as_deref())).await
+    }
+
+    async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {
+        let run = run.clone();
+        self.readers.read(move |connection| events::events(connection, &run, after_seq, limit)).await
+    }
+
+    async fn tell(&self, run: &RunId, name: &str, body: Value) -> Result<Option<u64>> {
+        check_told(name, &body)?;
+        let (run, name) = (run.clone(), name.to_owned());
+        self.writer.write(move |tx| events::tell(tx, &run, &name, &body)).await
+    }
+
+    async fn add_sink(&self, name: &str) -> Result<bool> {
+        check_name("name of a sink", name)?;
+        let name = name.to_owned();
+        self.writer.write(move |tx| events::add_sink(tx, &name)).await
+    }
+
+    async fn remove_sink(&self, name: &str) -> Result<bool> {
+        let name = name.to_owned();
+        self.writer.write(move |tx| events::remove_sink(tx, &name)).await
+    }
+
+    async fn outbox_take(&self, sink: &str, runs: u32, lease: Duration) -> Result<Vec<Parcel>> {
+        let sink = sink.to_owned();
+        self.writer.write(move |tx| events::take(tx, &sink, runs, lease)).await
+    }
+
+    async fn outbox_done(&self, sink: &str, delivered: &[Delivered]) -> Result<u64> {
+        let (sink, delivered) = (sink.to_owned(), delivered.to_vec());
+        self.writer.write(move |tx| events::done(tx, &sink, &delivered)).await
+    }
+
+    async fn outbox_retry(&self, sink: &str, undelivered: &[Undelivered]) -> Result<u64> {
+        let (sink, undelivered) = (sink.to_owned(), undelivered.to_vec());
+        self.writer.write(move |tx| events::retry(tx, &sink, &undelivered)).await
+    }
+
+    async fn schedule(&self, schedule: NewSchedule) -> Result<()> {
+        let cron = schedule.check()?;
+        self.writer.write(move |tx| schedules::schedule(tx, &schedule, &cron)).await
+    }
+
+    async fn unschedule(&self, name: &str) -> Result<bool> {
+        let name = name.to_owned();
+        self.writer.write(move |tx| schedules::unschedule(tx, &name)).await
+    }
+
+    async fn schedules(&self) -> Result<Vec<Schedule>> {
+        self.readers.read(schedules::schedules).await
+    }
+
+    /// Looks before it writes: most of the time nothing is due.
+    async fn tick(&self) -> Result<Ticked> {
+        let mut pushed = 0;
+        loop {
+            let next_at = self.readers.read(schedules::next_at).await?;
+            let next_in = next_at.map(|at| at.since(Timestamp::now()));
+            if next_in != Some(Duration::ZERO) {
+                return Ok(Ticked { pushed, next_in });
+            }
+            pushed += self.writer.write(schedules::tick).await?;
+        }
     }
 
     async fn register(&self, worker: NewWorker) -> Result<WorkerId> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use serde_json::Value;
-use telecine_queue::{JobId, JobState, Timestamp, WorkerId};
+use telecine_queue::{JobId, JobState, Missed, Timestamp, WorkerId};
 
 use crate::config::{Key, Layer};
 use crate::human;
@@ -56,6 +56,9 @@ pub(crate) enum Command {
     /// Pause and resume kinds
     #[command(subcommand)]
     Kinds(PauseCommand),
+    /// Look at and change what is pushed again and again
+    #[command(subcommand)]
+    Schedules(SchedulesCommand),
     /// How many jobs there are, by lane, kind and state
     Counts,
     /// Bring the database's schema up to date
@@ -237,6 +240,39 @@ pub(crate) enum PauseCommand {
     Pause { name: String },
     /// Let workers claim of it again
     Resume { name: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SchedulesCommand {
+    /// List schedules
+    Ls,
+    /// Push a job at the times of a cron expression; replaces the schedule of the same name
+    Add(Box<SchedulesAdd>),
+    /// Remove a schedule; what it pushed stays
+    Rm { name: String },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SchedulesAdd {
+    pub(crate) name: String,
+    /// Five fields, or six with seconds first, in UTC, such as '*/5 * * * *'
+    pub(crate) cron: String,
+    pub(crate) kind: String,
+    /// What the kind works on
+    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json)]
+    pub(crate) payload: Value,
+    /// 0 to 100, higher first
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) priority: Option<u8>,
+    /// Another lane than the kind's own
+    #[arg(long)]
+    pub(crate) lane: Option<String>,
+    /// Times at which no worker ran: skip them, make up for them once, or for the last N (all:N)
+    #[arg(long, value_name = "POLICY", default_value_t = Missed::Skip)]
+    pub(crate) missed: Missed,
+    /// Push even if this program does not know the kind
+    #[arg(long)]
+    pub(crate) any_kind: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -7,6 +7,7 @@ mod jobs;
 mod limits;
 mod migrate;
 mod pause;
+mod schedules;
 mod worker;
 mod workers;
 
@@ -35,6 +36,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Limits(_)
         | Command::Lanes(_)
         | Command::Kinds(_)
+        | Command::Schedules(_)
         | Command::Counts
         | Command::Migrate { .. }
         | Command::Config(_) => {}
@@ -49,6 +51,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Limits(command) => limits::run(command, &config, output).await,
         Command::Lanes(command) => pause::run(command, Pausable::Lane, &config, output).await,
         Command::Kinds(command) => pause::run(command, Pausable::Kind, &config, output).await,
+        Command::Schedules(command) => schedules::run(command, &config, output).await,
         Command::Counts => counts::run(&config, output).await,
         Command::Migrate { check } => migrate::run(check, &config, output).await,
         Command::Config(command) => config::run(command, &config, output),

@@ -199,6 +199,7 @@ CREATE TABLE telecine.record (
     PRIMARY KEY (run, type, key)
 );
 
+-- What happened to a run, numbered 1..n without gaps: run.event_seq rises in the transaction that writes the event.
 CREATE TABLE telecine.event (
     run  TEXT NOT NULL,
     seq  BIGINT NOT NULL,
@@ -208,14 +209,93 @@ CREATE TABLE telecine.event (
     PRIMARY KEY (run, seq)
 );
 
-CREATE TABLE telecine.outbox (
-    sink     TEXT NOT NULL,
-    run      TEXT NOT NULL,
-    seq      BIGINT NOT NULL,
-    attempt  INTEGER NOT NULL DEFAULT 0,
-    retry_at TIMESTAMPTZ,
-    PRIMARY KEY (sink, run, seq)
+-- Whoever wants to hear of every event from now on.
+CREATE TABLE telecine.sink (
+    name       TEXT PRIMARY KEY,
+    created_at TIMESTAMPTZ NOT NULL
 );
+
+-- Events that a sink has not been sent. Of each run only the first one has a `due_at`: it is what a relay claims, so
+-- nothing overtakes it, and events that wait behind it cost a claim nothing. Whoever adds or removes rows of a run holds
+-- the run's lock, or an event could arrive unseen behind the one that is just being removed.
+CREATE TABLE telecine.outbox (
+    run     TEXT NOT NULL,
+    sink    TEXT NOT NULL,
+    seq     BIGINT NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 0,
+    due_at  TIMESTAMPTZ,
+    PRIMARY KEY (run, sink, seq)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX outbox_due ON telecine.outbox (sink, due_at) WHERE due_at IS NOT NULL;
+
+-- Triggers, so that no statement can change what a run is without telling of it, nor tell one sink and not another.
+-- The look for what is ahead is a scalar subquery, because EXISTS is planned as a hash of the whole outbox: 3 ms for each
+-- event with 5,000 of them waiting.
+CREATE FUNCTION telecine.event_goes_out() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO telecine.outbox (run, sink, seq, due_at)
+    SELECT
+        told.run, sink.name, told.seq,
+        CASE
+            WHEN told.seq > told.first_seq THEN NULL
+            WHEN (
+                SELECT ahead.seq
+                FROM telecine.outbox AS ahead
+                WHERE ahead.run = told.run AND ahead.sink = sink.name
+                ORDER BY ahead.seq
+                LIMIT 1
+            ) IS NOT NULL THEN NULL
+            ELSE told.at
+        END
+    FROM (SELECT run, seq, at, MIN(seq) OVER (PARTITION BY run) AS first_seq FROM told_now) AS told
+    CROSS JOIN telecine.sink;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER event_goes_out AFTER INSERT ON telecine.event
+REFERENCING NEW TABLE AS told_now FOR EACH STATEMENT EXECUTE FUNCTION telecine.event_goes_out();
+
+CREATE FUNCTION telecine.run_tells() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+DECLARE
+    type TEXT := CASE
+        WHEN TG_OP = 'INSERT' THEN 'run.created'
+        WHEN NEW.state NOT IN ('queued', 'running') THEN 'run.' || NEW.state
+        WHEN OLD.state NOT IN ('queued', 'running') THEN 'run.retried'
+        WHEN NEW.state = 'running' THEN 'run.started'
+        ELSE 'run.queued'
+    END;
+BEGIN
+    NEW.event_seq := NEW.event_seq + 1;
+    INSERT INTO telecine.event (run, seq, type, at, body)
+    VALUES (
+        NEW.id, NEW.event_seq, type, clock_timestamp(),
+        json_build_object(
+            'state', CASE WHEN TG_OP = 'INSERT' THEN 'queued' ELSE NEW.state END, 'name', NEW.name,
+            'external_id', NEW.external_id, 'generation', NEW.generation
+        )
+    );
+    -- A run whose jobs were all there before has ended as it begins.
+    IF TG_OP = 'INSERT' AND NEW.state <> 'queued' THEN
+        NEW.event_seq := NEW.event_seq + 1;
+        INSERT INTO telecine.event (run, seq, type, at, body)
+        VALUES (
+            NEW.id, NEW.event_seq, 'run.' || NEW.state, clock_timestamp(),
+            json_build_object(
+                'state', NEW.state, 'name', NEW.name, 'external_id', NEW.external_id, 'generation', NEW.generation
+            )
+        );
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER run_is_created BEFORE INSERT ON telecine.run
+FOR EACH ROW EXECUTE FUNCTION telecine.run_tells();
+
+CREATE TRIGGER run_changes BEFORE UPDATE OF state ON telecine.run
+FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state) EXECUTE FUNCTION telecine.run_tells();
 
 CREATE TABLE telecine.job_limit (
     key           TEXT PRIMARY KEY,

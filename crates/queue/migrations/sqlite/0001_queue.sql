@@ -191,6 +191,7 @@ CREATE TABLE record (
     PRIMARY KEY (run, type, key)
 ) STRICT, WITHOUT ROWID;
 
+-- What happened to a run, numbered 1..n without gaps: run.event_seq rises in the transaction that writes the event.
 CREATE TABLE event (
     run  TEXT    NOT NULL,
     seq  INTEGER NOT NULL,
@@ -200,14 +201,72 @@ CREATE TABLE event (
     PRIMARY KEY (run, seq)
 ) STRICT, WITHOUT ROWID;
 
+-- Whoever wants to hear of every event from now on.
+CREATE TABLE sink (
+    name       TEXT    PRIMARY KEY,
+    created_at INTEGER NOT NULL
+) STRICT;
+
+-- Events that a sink has not been sent. Of each run only the first one has a `due_at`: it is what a relay claims, so
+-- nothing overtakes it, and events that wait behind it cost a claim nothing.
 CREATE TABLE outbox (
-    sink     TEXT    NOT NULL,
-    run      TEXT    NOT NULL,
-    seq      INTEGER NOT NULL,
-    attempt  INTEGER NOT NULL DEFAULT 0,
-    retry_at INTEGER,
-    PRIMARY KEY (sink, run, seq)
+    run     TEXT    NOT NULL,
+    sink    TEXT    NOT NULL,
+    seq     INTEGER NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 0,
+    due_at  INTEGER,
+    PRIMARY KEY (run, sink, seq)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX outbox_due ON outbox (sink, due_at) WHERE due_at IS NOT NULL;
+
+-- Triggers, so that no statement can change what a run is without telling of it, nor tell one sink and not another.
+CREATE TRIGGER event_goes_out AFTER INSERT ON event BEGIN
+    INSERT INTO outbox (run, sink, seq, due_at)
+    SELECT
+        NEW.run, sink.name, NEW.seq,
+        CASE
+            WHEN EXISTS (SELECT 1 FROM outbox AS ahead WHERE ahead.run = NEW.run AND ahead.sink = sink.name) THEN NULL
+            ELSE NEW.at
+        END
+    FROM sink;
+END;
+
+CREATE TRIGGER run_is_created AFTER INSERT ON run BEGIN
+    UPDATE run SET event_seq = event_seq + 1 + (NEW.state <> 'queued') WHERE id = NEW.id;
+    INSERT INTO event (run, seq, type, at, body)
+    VALUES (
+        NEW.id, NEW.event_seq + 1, 'run.created', CAST(unixepoch('subsec') * 1000 AS INTEGER),
+        json_object('state', 'queued', 'name', NEW.name, 'external_id', NEW.external_id, 'generation', NEW.generation)
+    );
+    -- A run whose jobs were all there before has ended as it begins.
+    INSERT INTO event (run, seq, type, at, body)
+    SELECT
+        NEW.id, NEW.event_seq + 2, 'run.' || NEW.state, CAST(unixepoch('subsec') * 1000 AS INTEGER),
+        json_object('state', NEW.state, 'name', NEW.name, 'external_id', NEW.external_id, 'generation', NEW.generation)
+    WHERE NEW.state <> 'queued';
+END;
+
+CREATE TRIGGER run_changes AFTER UPDATE OF state ON run WHEN OLD.state <> NEW.state BEGIN
+    UPDATE run SET event_seq = event_seq + 1 WHERE id = NEW.id;
+    INSERT INTO event (run, seq, type, at, body)
+    VALUES (
+        NEW.id, NEW.event_seq + 1,
+        CASE
+            WHEN NEW.state NOT IN ('queued', 'running') THEN 'run.' || NEW.state
+            WHEN OLD.state NOT IN ('queued', 'running') THEN 'run.retried'
+            WHEN NEW.state = 'running' THEN 'run.started'
+            ELSE 'run.queued'
+        END,
+        CAST(unixepoch('subsec') * 1000 AS INTEGER),
+        json_object('state', NEW.state, 'name', NEW.name, 'external_id', NEW.external_id, 'generation', NEW.generation)
+    );
+END;
+
+CREATE TRIGGER run_is_forgotten AFTER DELETE ON run BEGIN
+    DELETE FROM event WHERE run = OLD.id;
+    DELETE FROM outbox WHERE run = OLD.id;
+END;
 
 CREATE TABLE job_limit (
     key           TEXT    PRIMARY KEY,

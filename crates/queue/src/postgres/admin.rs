@@ -62,10 +62,11 @@ pub(super) async fn cancel_in(connection: &mut PgConnection, id: JobId, keys: &m
         attempt: number(&live, "attempt")?,
         lost: number(&live, "lost")?,
         slot: None,
+        in_run: true,
     };
     end(connection, &[ending]).await?;
     let ring = graph::follow(connection, vec![(id.0, JobState::Cancelled)], keys).await?;
-    Ok(ring.and(Ring { revoked: was_running, ..Ring::default() }))
+    Ok(ring.and(Ring { revoked: was_running, told: true, ..Ring::default() }))
 }
 
 pub(super) async fn retry(database: &Database, id: JobId) -> Tried<Ring> {

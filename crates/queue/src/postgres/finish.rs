@@ -7,6 +7,7 @@ use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
 use super::connect::{Database, ms, statement};
+use super::events;
 use super::failure::Tried;
 use super::limits::{Keys, balance};
 use super::read::{parsed, value};
@@ -33,6 +34,8 @@ pub(super) struct Ending {
     pub(super) attempt: u32,
     pub(super) lost: u32,
     pub(super) slot: Option<u32>,
+    /// Whether it may end a run.
+    pub(super) in_run: bool,
 }
 
 /// A job on its way back into the queue.
@@ -63,7 +66,8 @@ pub(super) async fn finish(database: &Database, batch: &[Finish]) -> Tried<(Vec<
         true => Settled::Accepted,
         false => Settled::Refused,
     });
-    Ok((answers.collect(), ring))
+    let told = endings.iter().any(|ending| ending.in_run);
+    Ok((answers.collect(), if told { ring.and(events::ring()) } else { ring }))
 }
 
 fn key(finish: &Finish) -> (i64, i64) {
@@ -93,6 +97,7 @@ fn sort_out(batch: &[Finish]) -> (Vec<Ending>, Vec<Return>) {
                 attempt: claim.attempt,
                 lost,
                 slot,
+                in_run: claim.in_run,
             }),
             Verdict::Back { delay, attempt, outcome, error } => {
                 let error = error.map(error_json);

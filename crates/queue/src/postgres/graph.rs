@@ -141,6 +141,7 @@ pub(super) async fn follow(
                 attempt: number(row, "attempt")?,
                 lost: number(row, "lost")?,
                 slot: None,
+                in_run: true,
             });
         }
         end(connection, &doomed).await?;

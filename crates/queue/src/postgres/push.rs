@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sqlx::PgConnection;
 
 use super::connect::{Database, close, ms, statement};
+use super::events;
 use super::failure::{Failure, Tried, unreadable};
 use super::graph::note_needs;
 use super::insert::{Backlogs, JobRow, Stored, cost_us, insert, insert_unique, rows_of};
@@ -117,7 +118,10 @@ enum Fate {
 }
 
 /// Says also which limits its jobs count against; the caller balances them.
-async fn store(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring, Keys)> {
+pub(super) async fn store(
+    connection: &mut PgConnection,
+    pushes: &[Push],
+) -> Tried<(Vec<Pushed>, Ring, Keys)> {
     let fates = take_keys(connection, pushes).await?;
     let mut backlogs = Backlogs::of(connection, pushes).await?;
     let rows: Vec<JobRow<'_>> = pushes
@@ -152,6 +156,7 @@ async fn store(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pus
     for (push, pushed) in pushes.iter().zip(&pushed).filter(|(_, pushed)| !pushed.replayed) {
         note_needs(connection, &push.jobs, &pushed.jobs).await?;
     }
+    let ring = if runs.is_empty() { ring } else { ring.and(events::ring()) };
     fill_keys(connection, keys.into_iter().map(|nth| (&pushes[nth], &pushed[nth]))).await?;
     Ok((pushed, ring, limited))
 }

@@ -233,7 +233,7 @@ where
     N::try_from(wide).map_err(|why| unreadable(what, why))
 }
 
-fn json<T: DeserializeOwned>(row: &PgRow, column: &str) -> Tried<T> {
+pub(super) fn json<T: DeserializeOwned>(row: &PgRow, column: &str) -> Tried<T> {
     serde_json::from_str(value(row, column)?).map_err(|why| unreadable(column, why))
 }
 
@@ -246,6 +246,6 @@ pub(super) fn instant(row: &PgRow, column: &str) -> Tried<Timestamp> {
     Ok(value::<OffsetDateTime>(row, column)?.into())
 }
 
-fn optional_instant(row: &PgRow, column: &str) -> Tried<Option<Timestamp>> {
+pub(super) fn optional_instant(row: &PgRow, column: &str) -> Tried<Option<Timestamp>> {
     Ok(value::<Option<OffsetDateTime>>(row, column)?.map(Timestamp::from))
 }

@@ -128,6 +128,7 @@ impl Taken {
             attempt: self.attempt,
             lost: self.lost,
             slot: None,
+            in_run: true,
         }
     }
 }

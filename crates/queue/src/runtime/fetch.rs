@@ -22,11 +22,12 @@ pub(super) async fn fetch_until_drained(shared: Arc<Shared>) {
     let mut phase = shared.phase.subscribe();
     // Lanes that had fewer jobs than we asked for: not asked again before something new may be there.
     let mut dry = BTreeSet::new();
-    let mut poll_at = Instant::now();
+    let (mut poll_at, mut seen) = (Instant::now(), wakes.borrow().ready);
     while shared.is_working() {
         // A wake-up or a poll is for every lane, also while another lane keeps us busy.
-        if wakes.has_changed().unwrap_or(false) || Instant::now() >= poll_at {
-            wakes.borrow_and_update();
+        let ready = wakes.borrow_and_update().ready;
+        if ready != seen || Instant::now() >= poll_at {
+            seen = ready;
             dry.clear();
             poll_at = Instant::now() + shared.options.poll_every;
         }
@@ -35,7 +36,7 @@ pub(super) async fn fetch_until_drained(shared: Arc<Shared>) {
         if lanes.is_empty() {
             tokio::select! {
                 () = shared.slots.wait_for_free() => {}
-                _ = wakes.changed() => wakes.mark_changed(),
+                _ = wakes.wait_for(|now| now.ready != seen) => {}
                 () = tokio::time::sleep_until(poll_at) => {}
                 _ = phase.changed() => {}
             }

@@ -1,4 +1,5 @@
-//! What has to happen when nobody asks: due jobs become ready, dead workers are found, old history goes.
+//! What has to happen when nobody asks: due jobs become ready, schedules tick, dead workers are found, old
+//! history goes.
 //!
 //! Every worker does it; each step is one guarded statement, so it does not matter who comes first.
 
@@ -27,6 +28,7 @@ pub(super) async fn keep_up(shared: Arc<Shared>) {
                 Some(shared.options.poll_every)
             }
         };
+        let next_due = sooner(next_due, tick(&shared).await);
         if Instant::now() >= sweep_at {
             note(shared.queue.reap().await.map(drop), "could not look for dead workers");
             sweep_at = Instant::now() + shared.options.sweep_every;
@@ -46,6 +48,22 @@ pub(super) async fn keep_up(shared: Arc<Shared>) {
             }
         }
     }
+}
+
+/// Pushes what schedules are due; says how long until the next one is.
+async fn tick(shared: &Shared) -> Option<Duration> {
+    match shared.queue.tick().await {
+        // Another process is at it, and will be done in a moment.
+        Ok(ticked) => ticked.next_in.map(|next_in| next_in.max(SHORTEST_NAP * 10)),
+        Err(error) => {
+            tracing::warn!(%error, "could not push what schedules are due; trying again");
+            Some(shared.options.poll_every)
+        }
+    }
+}
+
+fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    one.into_iter().chain(other).min()
 }
 
 fn note(result: Result<()>, what: &'static str) {

@@ -3,6 +3,7 @@
 use rusqlite::params;
 
 use super::clock::boottime_ms;
+use super::events::told;
 use super::policy::without_paused;
 use super::row::{self, Columns};
 use super::sql;
@@ -46,7 +47,9 @@ fn note_claim(tx: &Tx<'_>, job: &Job, last_started: &mut Option<RunId>) -> Resul
     tx.count(&job.lane, &job.kind, JobState::Running, 1);
     if job.run.is_some() && *last_started != job.run {
         let run = job.run.as_ref().map(RunId::as_str);
-        tx.run(sql!("pull_run_started"), params![run, tx.now.as_ms()])?;
+        if tx.run(sql!("pull_run_started"), params![run, tx.now.as_ms()])? == 1 {
+            told(tx);
+        }
         last_started.clone_from(&job.run);
     }
     Ok(())

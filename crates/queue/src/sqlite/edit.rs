@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rusqlite::params;
 
+use super::events::told;
 use super::finish::{Ending, Standing, end, requeued};
 use super::graph::restart_dependents;
 use super::read::FilterValues;
@@ -71,6 +72,7 @@ fn reopen(tx: &Tx<'_>, id: JobId, job: &Standing, state: JobState) -> Result<boo
     if let Some(run) = &job.run {
         let share = RunShare::of(job.state, job.required);
         tx.run(sql!("run_reopen"), params![run, share.failed, share.cancelled, share.degraded])?;
+        told(tx);
     }
     Ok(true)
 }
@@ -142,6 +144,7 @@ fn forget_live(tx: &Tx<'_>, id: JobId, job: &Standing) -> Result<()> {
     tx.count(&job.lane, &job.kind, job.state, -1);
     if let Some(run) = &job.run {
         tx.run(sql!("run_settle"), params![run, false, false, 1, tx.now.as_ms(), false])?;
+        told(tx);
     }
     Ok(())
 }

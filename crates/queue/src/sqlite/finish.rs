@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rusqlite::params;
 
+use super::events::told;
 use super::graph::{follow_end, put_records, spawn};
 use super::row::Columns;
 use super::sql;
@@ -189,6 +190,7 @@ pub(super) fn end_one(tx: &Tx<'_>, id: JobId, held: &Standing, last: &Ending<'_>
             sql!("run_settle"),
             params![run, share.failed, share.cancelled, 0, tx.now.as_ms(), share.degraded],
         )?;
+        told(tx);
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use rusqlite::params;
 
+use super::events::told;
 use super::graph::note_needs;
 use super::limits::is_limited;
 use super::sql;
@@ -61,6 +62,7 @@ fn push_new(tx: &Tx<'_>, push: &Push) -> Result<Pushed> {
             params![id, push.tenant, run.name, run.external_id, meta, stored, tx.now.as_ms(), line.next()],
         )?;
         note_needs(tx, &push.jobs, &jobs)?;
+        told(tx);
     }
     Ok(Pushed { run, jobs, replayed: false })
 }

@@ -9,9 +9,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::backoff::Backoff;
+use crate::event::Event;
 use crate::graph::Record;
 use crate::job::{Attempt, Fence, Job, JobId};
 use crate::run::Run;
+use crate::schedule::Schedule;
 use crate::timestamp::Timestamp;
 use crate::worker::{Worker, WorkerId};
 
@@ -162,5 +164,28 @@ pub(super) fn worker(row: &Row<'_>, is_alive: impl Fn(&str, i64) -> bool) -> rus
         alive: !died && is_alive(&boot, lease_until),
         started_at: column.instant()?,
         seen_at: column.instant()?,
+    })
+}
+
+pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
+    let mut column = Columns::of(row);
+    Ok(Event {
+        run: column.parsed()?,
+        seq: column.next::<i64>()?.unsigned_abs(),
+        name: column.next()?,
+        at: column.instant()?,
+        body: column.json()?,
+    })
+}
+
+pub(super) fn schedule(row: &Row<'_>) -> rusqlite::Result<Schedule> {
+    let mut column = Columns::of(row);
+    Ok(Schedule {
+        name: column.next()?,
+        cron: column.next()?,
+        missed: column.parsed()?,
+        push: column.json()?,
+        next_at: column.instant()?,
+        last_at: column.maybe_instant()?,
     })
 }

@@ -4,13 +4,16 @@ use std::fs::OpenOptions as FileOptions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use telecine_queue::{Failure, Job, JobContext, Kind, Kinds, Push, Queue, Runtime, WorkerOptions, open};
+use telecine_queue::{
+    Backoff, Event, Failure, Job, JobContext, Kind, Kinds, NewRun, Push, Queue, Relay, RelayOptions, Runtime,
+    Sink, SinkError, WorkerOptions, open,
+};
 
 use crate::ground::{brisk, work};
 
@@ -23,6 +26,10 @@ pub(crate) enum Role {
     Worker { url: String, slots: u32, lease_ms: u64, log: String },
     /// Pushes `jobs` jobs one by one, each under the idempotency key of its number, and says which were accepted.
     Pusher { url: String, from: u64, to: u64 },
+    /// Pushes runs of two jobs one by one, each under the idempotency key of its number.
+    RunPusher { url: String, runs: u64 },
+    /// Relays to a sink that fails half the time, until its test is gone.
+    Relay { url: String, log: String, seed: u64 },
 }
 
 /// A process that dies with its handle.
@@ -106,6 +113,8 @@ pub(crate) fn main_if_child() -> Option<ExitCode> {
                 be_worker(&url, slots, Duration::from_millis(lease_ms), &log).await;
             }
             Role::Pusher { url, from, to } => be_pusher(&url, from, to).await,
+            Role::RunPusher { url, runs } => be_run_pusher(&url, runs).await,
+            Role::Relay { url, log, seed } => be_relay(&url, log, seed).await,
         }
     });
     Some(ExitCode::SUCCESS)
@@ -143,6 +152,60 @@ async fn be_pusher(url: &str, from: u64, to: u64) {
         let pushed = queue.push(vec![push]).await.expect("push");
         writeln!(stdout, "{}", pushed[0].jobs[0]).expect("the test reads");
         stdout.flush().expect("the test reads");
+    }
+}
+
+async fn be_run_pusher(url: &str, runs: u64) {
+    let queue = open(url).await.expect("the database opens");
+    let mut stdout = std::io::stdout();
+    for n in 0..runs {
+        let push = Push::run(NewRun::new("film"), [work(n), work(n)]).idempotency_key(n.to_string());
+        queue.push(vec![push]).await.expect("push");
+        writeln!(stdout, "{n}").expect("the test reads");
+        stdout.flush().expect("the test reads");
+    }
+}
+
+/// Options of a relay whose every interval is short.
+pub(crate) fn brisk_relay() -> RelayOptions {
+    RelayOptions {
+        lease: Duration::from_millis(1_500),
+        deliver_within: Duration::from_millis(500),
+        poll_every: Duration::from_millis(50),
+        in_flight: 4,
+        backoff: Backoff { base_ms: 20, factor: 2, cap_ms: 100 },
+    }
+}
+
+async fn be_relay(url: &str, log: String, seed: u64) {
+    let queue = open(url).await.expect("the database opens");
+    let sink = Flaky { log, dice: Mutex::new(fastrand::Rng::with_seed(seed)) };
+    let relay = Relay::start(queue, vec![Arc::new(sink)], brisk_relay()).await.expect("the relay starts");
+    let gone = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
+    let _ = gone.await;
+    relay.stop().await;
+}
+
+/// Takes half of what it is given; of the other half it takes half without saying so.
+struct Flaky {
+    log: String,
+    dice: Mutex<fastrand::Rng>,
+}
+
+#[async_trait]
+impl Sink for Flaky {
+    fn name(&self) -> &str {
+        "flaky"
+    }
+
+    async fn deliver(&self, events: &[Event]) -> Result<(), SinkError> {
+        let roll = self.dice.lock().expect("no panic").u8(0..4);
+        if roll == 0 {
+            return Err(SinkError::new("not taken"));
+        }
+        let lines: String = events.iter().map(|event| format!("{} {}\n", event.run, event.seq)).collect();
+        append(&self.log, &lines);
+        if roll == 1 { Err(SinkError::new("taken, but the answer is lost")) } else { Ok(()) }
     }
 }
 

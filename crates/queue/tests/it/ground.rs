@@ -232,3 +232,47 @@ impl Ground {
         }
     }
 }
+
+impl Ground {
+    /// How many rows a table has.
+    pub(crate) fn rows(&self, table: &str) -> u64 {
+        match self.database {
+            Database::Sqlite => {
+                let file = rusqlite::Connection::open(self.url.trim_start_matches("sqlite:")).expect("open");
+                file.busy_timeout(PATIENCE).expect("busy timeout");
+                let sql = format!("SELECT COUNT(*) FROM {table}");
+                file.query_row(&sql, [], |row| row.get::<_, i64>(0)).expect("count").unsigned_abs()
+            }
+            Database::Postgres => {
+                let told = self.psql(&format!("SELECT 'rows=' || COUNT(*) FROM telecine.{table}"));
+                let rows = told.split("rows=").nth(1).and_then(|rest| rest.split_whitespace().next());
+                rows.and_then(|rows| rows.parse().ok()).unwrap_or_else(|| panic!("no number in {told}"))
+            }
+        }
+    }
+
+    /// Makes every schedule due this many hours earlier, in place of waiting.
+    pub(crate) fn rewind_schedules(&self, hours: u32) {
+        match self.database {
+            Database::Sqlite => {
+                let file = rusqlite::Connection::open(self.url.trim_start_matches("sqlite:")).expect("open");
+                file.busy_timeout(PATIENCE).expect("busy timeout");
+                let moved = file.execute(
+                    "UPDATE schedule SET next_at = next_at - ?1",
+                    [i64::from(hours) * 60 * 60 * 1_000],
+                );
+                assert!(moved.expect("update") > 0);
+            }
+            Database::Postgres => {
+                let sql =
+                    format!("UPDATE telecine.schedule SET next_at = next_at - {hours} * INTERVAL '1 hour'");
+                assert!(self.psql(&sql).contains("UPDATE"));
+            }
+        }
+    }
+
+    fn psql(&self, sql: &str) -> String {
+        let name = self.url.rsplit('/').next().expect("a database name");
+        String::from_utf8_lossy(&self.server.psql(name, sql).stdout).into_owned()
+    }
+}

@@ -1,7 +1,9 @@
 //! Every promise of the queue, listed once and kept on every database.
 
 mod claims;
+mod decorators;
 mod edits;
+mod events;
 mod fairness;
 mod faults;
 mod graphs;
@@ -10,6 +12,7 @@ mod limits;
 mod lists;
 mod processes;
 mod pushes;
+mod schedules;
 mod settling;
 mod workers;
 
@@ -166,5 +169,28 @@ promises! {
         a_database_that_dies_loses_nothing
         a_lost_answer_of_a_commit_is_settled_by_asking_again
         a_connection_that_freezes_is_given_up
+    ;
+    events:
+        a_run_tells_its_life_in_order
+        every_end_of_a_run_is_told_once
+        callers_may_tell_of_their_own
+        events_stay_until_their_run_is_forgotten_and_every_sink_has_them
+        a_runs_events_wait_for_its_first_unsent_one
+        an_event_that_is_committed_late_is_not_skipped
+        events_have_no_gaps_through_kills
+        a_relay_loses_and_reorders_nothing
+        a_sink_that_always_fails_delays_no_other
+        a_relay_is_woken_by_another_process
+    ;
+    schedules:
+        a_schedule_ticks_once_over_five_processes_and_a_clock_jump
+        missed_ticks_follow_their_policy
+        a_schedule_is_kept_replaced_and_removed
+        an_idle_worker_keeps_schedules_of_another_process
+    ;
+    decorators:
+        a_worker_that_loses_every_third_answer_runs_each_job_once
+        a_fault_is_before_or_after_the_call
+        every_verb_is_a_span_with_its_figures
     ;
 }

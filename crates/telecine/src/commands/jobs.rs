@@ -100,15 +100,7 @@ fn note(job: &Job, now: Timestamp) -> String {
 }
 
 async fn push(flags: JobsPush, config: &Config, output: &Output) -> Result<Answer> {
-    let own_lane = kinds::lane_of(&flags.kind);
-    if own_lane.is_none() && !flags.any_kind {
-        let known = kinds::all().names();
-        bail!(
-            "no kind `{}` is known{}\nnext: correct the name, or add --any-kind if another program runs it",
-            flags.kind,
-            did_you_mean(&flags.kind, &known)
-        );
-    }
+    let own_lane = lane_of(&flags.kind, flags.any_kind)?;
     let count = flags.count;
     let key = flags.idempotency_key.clone();
     let job = new_job(flags, own_lane);
@@ -126,6 +118,19 @@ async fn push(flags: JobsPush, config: &Config, output: &Output) -> Result<Answe
         say("this key was used before with the same content: nothing new was pushed");
     }
     Ok(Answer::Yes)
+}
+
+/// The lane of a kind; an error if the kind is unknown and must not be.
+pub(super) fn lane_of(kind: &str, any_kind: bool) -> Result<Option<&'static str>> {
+    let lane = kinds::lane_of(kind);
+    if lane.is_none() && !any_kind {
+        let known = kinds::all().names();
+        bail!(
+            "no kind `{kind}` is known{}\nnext: correct the name, or add --any-kind if another program runs it",
+            did_you_mean(kind, &known)
+        );
+    }
+    Ok(lane)
 }
 
 fn new_job(flags: JobsPush, own_lane: Option<&str>) -> NewJob {

@@ -214,3 +214,38 @@ fn job_data_cannot_drive_the_terminal() {
 
     assert!(!shown.stdout.contains(['\u{9b}', '\u{202e}', '\u{1b}']), "{shown:?}");
 }
+
+#[test]
+fn a_schedule_is_added_listed_replaced_and_removed() {
+    let place = Place::new();
+    let add = ["schedules", "add", "nightly", "0 3 * * *", "pause", "--payload", r#"{"ms": 5}"#];
+
+    let added = place.run(&add);
+    let replaced = place.json(&[&add[..], &["--missed", "all:3"]].concat());
+    let listed = place.json(&["schedules", "ls"]);
+    let shown = place.run(&["schedules", "ls"]);
+
+    assert_eq!(added.code, Some(0), "{added:?}");
+    assert!(added.stderr.contains("T03:00:00Z"), "{added:?}");
+    assert_eq!((&replaced["missed"], &replaced["cron"]), (&json!("all:3"), &json!("0 3 * * *")));
+    assert_eq!(listed["data"], json!([replaced]));
+    assert_eq!(listed["data"][0]["push"]["jobs"][0]["payload"], json!({ "ms": 5 }));
+    assert!(shown.stdout.contains("nightly") && shown.stdout.contains("all:3"), "{shown:?}");
+    assert_eq!(place.run(&["schedules", "rm", "nightly"]).code, Some(0));
+    assert_eq!(place.run(&["schedules", "rm", "nightly"]).code, Some(1), "it is gone");
+    assert_eq!(place.json(&["schedules", "ls"])["data"], json!([]));
+}
+
+#[test]
+fn a_schedule_that_cannot_be_is_refused_with_a_reason() {
+    let place = Place::new();
+
+    let soon = place.run(&["schedules", "add", "nightly", "soon", "pause"]);
+    let typo = place.run(&["schedules", "add", "nightly", "0 3 * * *", "puase"]);
+    let policy = place.run(&["schedules", "add", "nightly", "0 3 * * *", "pause", "--missed", "sometimes"]);
+
+    assert_eq!((soon.code, typo.code, policy.code), (Some(2), Some(2), Some(2)));
+    assert!(soon.stderr.contains("`soon` is not a cron expression"), "{soon:?}");
+    assert!(typo.stderr.contains("did you mean `pause`?"), "{typo:?}");
+    assert!(policy.stderr.contains("skip, once or all:N"), "{policy:?}");
+}

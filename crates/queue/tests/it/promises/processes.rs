@@ -357,7 +357,7 @@ impl telecine_queue::Kind for Idle {
 }
 
 /// A library that shifts CLOCK_REALTIME by the seconds written in a file.
-fn clock_shim(ground: &Ground) -> String {
+pub(super) fn clock_shim(ground: &Ground) -> String {
     const SOURCE: &str = include_str!("../clock_shim.c");
     let (source, shim) = (ground.folder.path().join("shim.c"), ground.folder.path().join("shim.so"));
     std::fs::write(&source, SOURCE).expect("write");

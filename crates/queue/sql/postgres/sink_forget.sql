@@ -1,0 +1,2 @@
+-- sink_forget.sql: what a sink was still to hear.
+DELETE FROM telecine.outbox WHERE sink = $1

@@ -1,0 +1,264 @@
+//! A queue around a queue: one place through which every verb passes.
+//!
+//! A decorator says what happens around any call ([`Around`]); the list of verbs is written once, here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::sync::watch;
+use tracing::Span;
+
+use crate::error::Result;
+use crate::event::{Delivered, Event, Parcel, Undelivered};
+use crate::graph::{NewRecord, Record};
+use crate::job::{Attempt, Finish, Job, JobId, Settled};
+use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
+use crate::push::{Push, Pushed};
+use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
+use crate::run::{Run, RunId};
+use crate::schedule::{NewSchedule, Schedule, Ticked};
+use crate::worker::{Beat, BeatReply, Claimed, NewWorker, Pull, Worker, WorkerId};
+
+/// What a decorator does around every call.
+pub(crate) trait Around: Clone + Send + Sync + 'static {
+    fn around<T: Send>(
+        &self,
+        call: Call,
+        inner: impl Future<Output = Result<T>> + Send,
+    ) -> impl Future<Output = Result<T>> + Send;
+}
+
+/// A verb as it is being called.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
+    pub(crate) verb: &'static str,
+    /// How many things it is about.
+    pub(crate) items: usize,
+    /// The span of the verb, made only if somebody wants it: its name is part of the program.
+    pub(crate) span: fn() -> Span,
+}
+
+macro_rules! call {
+    ($verb:literal) => {
+        call!($verb, 1)
+    };
+    ($verb:literal, $items:expr) => {
+        Call { verb: $verb, items: $items, span: || tracing::debug_span!(concat!("queue.", $verb)) }
+    };
+}
+
+/// A queue with something around every verb.
+pub(crate) struct Decorated<D> {
+    inner: Arc<dyn Queue>,
+    with: D,
+}
+
+impl<D: Around> Decorated<D> {
+    pub(crate) fn around(inner: Arc<dyn Queue>, with: D) -> Arc<dyn Queue> {
+        Arc::new(Self { inner, with })
+    }
+}
+
+#[async_trait]
+impl<D: Around> Queue for Decorated<D> {
+    async fn push(&self, pushes: Vec<Push>) -> Result<Vec<Pushed>> {
+        self.with.around(call!("push", pushes.len()), self.inner.push(pushes)).await
+    }
+
+    async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>> {
+        self.with.around(call!("pull"), self.inner.pull(pull)).await
+    }
+
+    async fn finish(&self, batch: &[Finish]) -> Result<Vec<Settled>> {
+        self.with.around(call!("finish", batch.len()), self.inner.finish(batch)).await
+    }
+
+    async fn cancel(&self, id: JobId) -> Result<()> {
+        self.with.around(call!("cancel"), self.inner.cancel(id)).await
+    }
+
+    async fn retry(&self, id: JobId) -> Result<()> {
+        self.with.around(call!("retry"), self.inner.retry(id)).await
+    }
+
+    async fn delete(&self, id: JobId) -> Result<()> {
+        self.with.around(call!("delete"), self.inner.delete(id)).await
+    }
+
+    async fn clear(&self, filter: &JobFilter) -> Result<u64> {
+        self.with.around(call!("clear"), self.inner.clear(filter)).await
+    }
+
+    async fn cancel_all(&self, filter: &JobFilter) -> Result<u64> {
+        self.with.around(call!("cancel_all"), self.inner.cancel_all(filter)).await
+    }
+
+    async fn retry_all(&self, filter: &JobFilter) -> Result<u64> {
+        self.with.around(call!("retry_all"), self.inner.retry_all(filter)).await
+    }
+
+    async fn limit(&self, limit: Limit) -> Result<()> {
+        self.with.around(call!("limit"), self.inner.limit(limit)).await
+    }
+
+    async fn limits(&self) -> Result<Vec<LimitState>> {
+        self.with.around(call!("limits"), self.inner.limits()).await
+    }
+
+    async fn slow_down(&self, key: &str) -> Result<Option<f64>> {
+        self.with.around(call!("slow_down"), self.inner.slow_down(key)).await
+    }
+
+    async fn pause(&self, what: &Pausable) -> Result<bool> {
+        self.with.around(call!("pause"), self.inner.pause(what)).await
+    }
+
+    async fn resume(&self, what: &Pausable) -> Result<bool> {
+        self.with.around(call!("resume"), self.inner.resume(what)).await
+    }
+
+    async fn paused(&self) -> Result<Vec<Paused>> {
+        self.with.around(call!("paused"), self.inner.paused()).await
+    }
+
+    async fn tenant(&self, policy: TenantPolicy) -> Result<()> {
+        self.with.around(call!("tenant"), self.inner.tenant(policy)).await
+    }
+
+    async fn tenants(&self) -> Result<Vec<TenantPolicy>> {
+        self.with.around(call!("tenants"), self.inner.tenants()).await
+    }
+
+    async fn promote(&self) -> Result<Promoted> {
+        self.with.around(call!("promote"), self.inner.promote()).await
+    }
+
+    async fn reap(&self) -> Result<Reaped> {
+        self.with.around(call!("reap"), self.inner.reap()).await
+    }
+
+    async fn prune(&self, keep: Duration) -> Result<u64> {
+        self.with.around(call!("prune"), self.inner.prune(keep)).await
+    }
+
+    async fn get(&self, id: JobId) -> Result<Option<Job>> {
+        self.with.around(call!("get"), self.inner.get(id)).await
+    }
+
+    async fn attempts(&self, id: JobId) -> Result<Vec<Attempt>> {
+        self.with.around(call!("attempts"), self.inner.attempts(id)).await
+    }
+
+    async fn list(&self, filter: &JobFilter, page: Page) -> Result<Listed> {
+        self.with.around(call!("list"), self.inner.list(filter, page)).await
+    }
+
+    async fn counts(&self) -> Result<Vec<Count>> {
+        self.with.around(call!("counts"), self.inner.counts()).await
+    }
+
+    async fn get_run(&self, id: &RunId) -> Result<Option<Run>> {
+        self.with.around(call!("get_run"), self.inner.get_run(id)).await
+    }
+
+    async fn retry_run(&self, id: &RunId, steps: &[String]) -> Result<u64> {
+        self.with.around(call!("retry_run"), self.inner.retry_run(id, steps)).await
+    }
+
+    async fn put_record(&self, run: &RunId, record: NewRecord, expected: Option<u64>) -> Result<u64> {
+        self.with.around(call!("put_record"), self.inner.put_record(run, record, expected)).await
+    }
+
+    async fn records(&self, run: &RunId, kind: Option<&str>) -> Result<Vec<Record>> {
+        self.with.around(call!("records"), self.inner.records(run, kind)).await
+    }
+
+    async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {
+        self.with.around(call!("events"), self.inner.events(run, after_seq, limit)).await
+    }
+
+    async fn tell(&self, run: &RunId, name: &str, body: Value) -> Result<Option<u64>> {
+        self.with.around(call!("tell"), self.inner.tell(run, name, body)).await
+    }
+
+    async fn add_sink(&self, name: &str) -> Result<bool> {
+        self.with.around(call!("add_sink"), self.inner.add_sink(name)).await
+    }
+
+    async fn remove_sink(&self, name: &str) -> Result<bool> {
+        self.with.around(call!("remove_sink"), self.inner.remove_sink(name)).await
+    }
+
+    async fn outbox_take(&self, sink: &str, runs: u32, lease: Duration) -> Result<Vec<Parcel>> {
+        self.with.around(call!("outbox_take"), self.inner.outbox_take(sink, runs, lease)).await
+    }
+
+    async fn outbox_done(&self, sink: &str, delivered: &[Delivered]) -> Result<u64> {
+        let call = call!("outbox_done", delivered.len());
+        self.with.around(call, self.inner.outbox_done(sink, delivered)).await
+    }
+
+    async fn outbox_retry(&self, sink: &str, undelivered: &[Undelivered]) -> Result<u64> {
+        let call = call!("outbox_retry", undelivered.len());
+        self.with.around(call, self.inner.outbox_retry(sink, undelivered)).await
+    }
+
+    async fn schedule(&self, schedule: NewSchedule) -> Result<()> {
+        self.with.around(call!("schedule"), self.inner.schedule(schedule)).await
+    }
+
+    async fn unschedule(&self, name: &str) -> Result<bool> {
+        self.with.around(call!("unschedule"), self.inner.unschedule(name)).await
+    }
+
+    async fn schedules(&self) -> Result<Vec<Schedule>> {
+        self.with.around(call!("schedules"), self.inner.schedules()).await
+    }
+
+    async fn tick(&self) -> Result<Ticked> {
+        self.with.around(call!("tick"), self.inner.tick()).await
+    }
+
+    async fn register(&self, worker: NewWorker) -> Result<WorkerId> {
+        self.with.around(call!("register"), self.inner.register(worker)).await
+    }
+
+    async fn deregister(&self, id: WorkerId) -> Result<()> {
+        self.with.around(call!("deregister"), self.inner.deregister(id)).await
+    }
+
+    async fn drain(&self, id: WorkerId) -> Result<bool> {
+        self.with.around(call!("drain"), self.inner.drain(id)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        self.with.around(call!("workers"), self.inner.workers()).await
+    }
+
+    async fn pulse(&self) -> Result<Box<dyn Pulse>> {
+        let inner = self.with.around(call!("pulse"), self.inner.pulse()).await?;
+        Ok(Box::new(DecoratedPulse { inner, with: self.with.clone() }))
+    }
+
+    fn wakes(&self) -> watch::Receiver<Wakes> {
+        self.inner.wakes()
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+struct DecoratedPulse<D> {
+    inner: Box<dyn Pulse>,
+    with: D,
+}
+
+#[async_trait]
+impl<D: Around> Pulse for DecoratedPulse<D> {
+    async fn beat(&mut self, beat: &Beat) -> Result<BeatReply> {
+        self.with.around(call!("beat", beat.claims.len()), self.inner.beat(beat)).await
+    }
+}
