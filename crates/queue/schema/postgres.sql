@@ -325,6 +325,10 @@ CREATE TABLE telecine.schema_version (
     checksum text NOT NULL,
     applied_at timestamp with time zone NOT NULL
 );
+CREATE TABLE telecine.sink (
+    name text NOT NULL,
+    created_at timestamp with time zone NOT NULL
+);
 CREATE TABLE telecine.tenant (
     name text NOT NULL,
     weight double precision NOT NULL
@@ -384,6 +388,8 @@ ALTER TABLE ONLY telecine.schedule
     ADD CONSTRAINT schedule_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY telecine.schema_version
     ADD CONSTRAINT schema_version_pkey PRIMARY KEY (version);
+ALTER TABLE ONLY telecine.sink
+    ADD CONSTRAINT sink_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY telecine.tenant
     ADD CONSTRAINT tenant_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY telecine.upkeep

@@ -292,6 +292,11 @@ CREATE TABLE schedule (
 
 CREATE TABLE schema_version (version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT;
 
+CREATE TABLE sink (
+    name       TEXT    PRIMARY KEY,
+    created_at INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE tenant (
     name   TEXT PRIMARY KEY,
     weight REAL NOT NULL

@@ -6,6 +6,7 @@ use sqlx::postgres::PgRow;
 
 use super::connect::{Database, statement};
 use super::failure::{Tried, unreadable};
+use super::limits::balance;
 use super::push::store;
 use super::read::{instant, json, optional_instant, parsed, value};
 use super::sql;
@@ -89,7 +90,8 @@ async fn push_due(database: &Database) -> Tried<(u64, Ring)> {
         }
         if !pushes.is_empty() {
             ticks += pushes.len() as u64;
-            ring = ring.and(store(&mut tx, &pushes).await?.1);
+            let (_, rung, limited) = store(&mut tx, &pushes).await?;
+            ring = ring.and(rung).and(balance(&mut tx, &limited).await?);
         }
     }
     tx.commit().await?;

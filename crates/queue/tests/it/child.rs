@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use telecine_queue::{
-    Backoff, Event, Failure, Job, JobContext, Kind, Kinds, NewRun, Push, Queue, Relay, RelayOptions, Runtime,
-    Sink, SinkError, WorkerOptions, open,
+    Backoff, Event, Failure, Job, JobContext, Kind, Kinds, NewRun, OpenOptions, Push, Queue, Relay,
+    RelayOptions, Runtime, Sink, SinkError, WorkerOptions, open_with,
 };
 
 use crate::ground::{brisk, work};
@@ -121,7 +121,7 @@ pub(crate) fn main_if_child() -> Option<ExitCode> {
 }
 
 async fn be_worker(url: &str, slots: u32, lease: Duration, log: &str) {
-    let queue: Arc<dyn Queue> = open(url).await.expect("the database opens");
+    let queue: Arc<dyn Queue> = open_patiently(url).await;
     let kinds = Kinds::new()
         .with(Note { log: log.to_owned() })
         .with(Hold)
@@ -145,7 +145,7 @@ async fn be_worker(url: &str, slots: u32, lease: Duration, log: &str) {
 }
 
 async fn be_pusher(url: &str, from: u64, to: u64) {
-    let queue = open(url).await.expect("the database opens");
+    let queue = open_patiently(url).await;
     let mut stdout = std::io::stdout();
     for n in from..to {
         let push = Push::from(work(n)).idempotency_key(n.to_string());
@@ -156,7 +156,7 @@ async fn be_pusher(url: &str, from: u64, to: u64) {
 }
 
 async fn be_run_pusher(url: &str, runs: u64) {
-    let queue = open(url).await.expect("the database opens");
+    let queue = open_patiently(url).await;
     let mut stdout = std::io::stdout();
     for n in 0..runs {
         let push = Push::run(NewRun::new("film"), [work(n), work(n)]).idempotency_key(n.to_string());
@@ -178,7 +178,7 @@ pub(crate) fn brisk_relay() -> RelayOptions {
 }
 
 async fn be_relay(url: &str, log: String, seed: u64) {
-    let queue = open(url).await.expect("the database opens");
+    let queue = open_patiently(url).await;
     let sink = Flaky { log, dice: Mutex::new(fastrand::Rng::with_seed(seed)) };
     let relay = Relay::start(queue, vec![Arc::new(sink)], brisk_relay()).await.expect("the relay starts");
     let gone = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
@@ -207,6 +207,12 @@ impl Sink for Flaky {
         append(&self.log, &lines);
         if roll == 1 { Err(SinkError::new("taken, but the answer is lost")) } else { Ok(()) }
     }
+}
+
+/// With more patience than a busy machine can try.
+async fn open_patiently(url: &str) -> Arc<dyn Queue> {
+    let options = OpenOptions { patience: Duration::from_secs(60), ..OpenOptions::default() };
+    open_with(url, &options).await.expect("the database opens")
 }
 
 /// `work`: writes down that it ran.

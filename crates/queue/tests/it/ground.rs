@@ -20,7 +20,7 @@ pub(crate) const LEASE: Duration = Duration::from_millis(1_500);
 pub(crate) const SWEEP: Duration = Duration::from_millis(100);
 
 /// No condition takes this long on a working queue, however busy the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Database {
@@ -70,7 +70,9 @@ impl Ground {
 
     /// A handle of its own, as another process would have it.
     pub(crate) async fn open(&self) -> Arc<dyn Queue> {
-        open_with(&self.url, &OpenOptions::default()).await.expect("the database opens")
+        // More patience than a busy machine can try: tests that are about impatience open their own.
+        let options = OpenOptions { patience: Duration::from_secs(60), ..OpenOptions::default() };
+        open_with(&self.url, &options).await.expect("the database opens")
     }
 }
 
