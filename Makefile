@@ -2,7 +2,7 @@
 
 SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench check
+.PHONY: help setup demo test bench check schema
 
 # Tools that scripts/setup puts beside the system's own.
 TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/telecine-tools
@@ -30,6 +30,9 @@ check: ## format, lints, dependencies: fast, nothing is run
 
 test: setup check ## everything that must hold before a change is merged
 	cargo test --release --workspace --locked
+
+schema: ## renew the committed dumps of the schema after adding a migration
+	TELECINE_RENEW_SCHEMA=1 cargo test --release --locked -p telecine-queue --test it -- schema
 
 bench: setup ## figures of push, drain and pickup on both databases
 	cargo bench --locked -p telecine-queue --bench queue

@@ -52,6 +52,7 @@ CREATE TABLE telecine.job (
     backoff_factor bigint NOT NULL,
     backoff_cap_ms bigint NOT NULL,
     needs_left integer DEFAULT 0 NOT NULL,
+    required boolean DEFAULT true NOT NULL,
     limit_key text,
     unique_key text,
     scratch_bytes bigint DEFAULT 0 NOT NULL,
@@ -93,6 +94,7 @@ CREATE TABLE telecine.job_done (
     unique_key text,
     scratch_bytes bigint NOT NULL,
     cost_ms bigint NOT NULL,
+    required boolean NOT NULL,
     progress double precision,
     checkpoint json,
     error json,
@@ -133,7 +135,9 @@ CREATE VIEW telecine.job_any AS
     job.created_at,
     job.claimed_at,
     NULL::json AS result,
-    NULL::timestamp with time zone AS finished_at
+    NULL::timestamp with time zone AS finished_at,
+    job.required,
+    job.needs_left
    FROM telecine.job
 UNION ALL
  SELECT job_done.id,
@@ -166,7 +170,9 @@ UNION ALL
     job_done.created_at,
     job_done.claimed_at,
     job_done.result,
-    job_done.finished_at
+    job_done.finished_at,
+    job_done.required,
+    0 AS needs_left
    FROM telecine.job_done;
 CREATE TABLE telecine.job_count (
     lane text NOT NULL,
@@ -237,6 +243,8 @@ CREATE TABLE telecine.run (
     jobs_left integer NOT NULL,
     jobs_failed integer DEFAULT 0 NOT NULL,
     jobs_cancelled integer DEFAULT 0 NOT NULL,
+    jobs_degraded integer DEFAULT 0 NOT NULL,
+    fair_next bigint DEFAULT 0 NOT NULL,
     event_seq bigint DEFAULT 0 NOT NULL,
     created_at timestamp with time zone NOT NULL,
     started_at timestamp with time zone,

@@ -59,6 +59,7 @@ CREATE TABLE job (
     backoff_factor  INTEGER NOT NULL,
     backoff_cap_ms  INTEGER NOT NULL,
     needs_left      INTEGER NOT NULL DEFAULT 0,
+    required        INTEGER NOT NULL DEFAULT 1,
     limit_key       TEXT,
     unique_key      TEXT,
     scratch_bytes   INTEGER NOT NULL DEFAULT 0,
@@ -77,13 +78,14 @@ CREATE VIEW job_any AS
 SELECT
     id, tenant, run, step, kind, lane, priority, state, payload, run_at, generation, attempt, max_attempts, lost,
     max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, worker, slot,
-    progress, checkpoint, error, created_at, claimed_at, NULL AS result, NULL AS finished_at
+    progress, checkpoint, error, created_at, claimed_at, NULL AS result, NULL AS finished_at,
+    required, needs_left
 FROM job
 UNION ALL
 SELECT
     id, tenant, run, step, kind, lane, priority, state, payload, run_at, generation, attempt, max_attempts, lost,
     max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, worker, slot,
-    progress, checkpoint, error, created_at, claimed_at, result, finished_at
+    progress, checkpoint, error, created_at, claimed_at, result, finished_at, required, 0 AS needs_left
 FROM job_done;
 
 CREATE TABLE job_count (
@@ -123,6 +125,7 @@ CREATE TABLE job_done (
     unique_key      TEXT,
     scratch_bytes   INTEGER NOT NULL,
     cost_ms         INTEGER NOT NULL,
+    required        INTEGER NOT NULL,
     progress        REAL,
     checkpoint      TEXT,
     error           TEXT,
@@ -208,6 +211,8 @@ CREATE TABLE run (
     jobs_left      INTEGER NOT NULL,
     jobs_failed    INTEGER NOT NULL DEFAULT 0,
     jobs_cancelled INTEGER NOT NULL DEFAULT 0,
+    jobs_degraded  INTEGER NOT NULL DEFAULT 0,
+    fair_next      INTEGER NOT NULL DEFAULT 0,
     event_seq      INTEGER NOT NULL DEFAULT 0,
     created_at     INTEGER NOT NULL,
     started_at     INTEGER,

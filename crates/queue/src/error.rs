@@ -1,6 +1,7 @@
 //! What can go wrong, grouped by what the caller can do about it.
 
 use crate::job::{JobId, JobState};
+use crate::run::RunId;
 
 pub type Result<T, E = QueueError> = std::result::Result<T, E>;
 
@@ -30,6 +31,14 @@ pub enum QueueError {
     /// The verb does not apply to a job in this state.
     #[error("job {id} is {state}: {hint}")]
     WrongState { id: JobId, state: JobState, hint: String },
+
+    /// Read the record again and decide anew: somebody else has written it.
+    #[error("record `{key}` is at version {found}, not {expected}")]
+    Stale { key: String, expected: u64, found: u64 },
+
+    /// There is no run with this id.
+    #[error("there is no run {0}")]
+    NoSuchRun(RunId),
 
     /// This worker was declared dead; register again under a new id.
     #[error("this worker's lease ran out and it was declared dead")]

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::backoff::Backoff;
 use crate::error::{QueueError, Result};
+use crate::graph::{Need, Needed, NewRecord, OnFailed, Spawn};
 use crate::run::RunId;
 use crate::timestamp::Timestamp;
 use crate::worker::WorkerId;
@@ -142,6 +143,16 @@ pub struct NewJob {
     pub cost_ms: u32,
     /// Scratch space this job needs; workers with less free do not claim it.
     pub scratch_bytes: u64,
+    /// Jobs of the same run that must end first.
+    #[serde(default)]
+    pub needs: Vec<Need>,
+    /// Whether its failure fails the run; that of an optional job only makes it `partial`.
+    #[serde(default = "yes")]
+    pub required: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl NewJob {
@@ -161,6 +172,8 @@ impl NewJob {
             step: None,
             cost_ms: 0,
             scratch_bytes: 0,
+            needs: Vec::new(),
+            required: true,
         }
     }
 
@@ -198,6 +211,39 @@ impl NewJob {
     pub fn unique_key(mut self, key: impl Into<String>) -> Self {
         self.unique_key = Some(key.into());
         self
+    }
+
+    #[must_use]
+    pub fn step(mut self, step: impl Into<String>) -> Self {
+        self.step = Some(step.into());
+        self
+    }
+
+    /// Waits for the n-th job of the same push; is skipped if that does not complete.
+    #[must_use]
+    pub fn after(self, nth: usize) -> Self {
+        self.needing(Need { on: Needed::Nth(nth), on_failed: OnFailed::Skip })
+    }
+
+    #[must_use]
+    pub fn needing(mut self, need: Need) -> Self {
+        self.needs.push(need);
+        self
+    }
+
+    /// Its failure does not fail the run.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.required = false;
+        self
+    }
+
+    /// How many different jobs it waits for.
+    pub(crate) fn needs_count(&self) -> u32 {
+        let mut needed: Vec<Needed> = self.needs.iter().map(|need| need.on).collect();
+        needed.sort_unstable();
+        needed.dedup();
+        u32::try_from(needed.len()).unwrap_or(u32::MAX)
     }
 
     /// Refuses what no database should ever see.
@@ -289,6 +335,9 @@ pub struct Job {
     pub checkpoint: Option<Value>,
     pub result: Option<Value>,
     pub error: Option<JobError>,
+    pub required: bool,
+    /// Jobs it still waits for.
+    pub needs_left: u32,
     pub created_at: Timestamp,
     pub claimed_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
@@ -328,6 +377,8 @@ pub struct Claim {
     pub(crate) lost: u32,
     pub(crate) backoff: Backoff,
     pub(crate) slot: Option<u32>,
+    /// Whether the job belongs to a run: only such a job can be waited for.
+    pub(crate) in_run: bool,
 }
 
 impl Claim {
@@ -340,6 +391,7 @@ impl Claim {
             lost: job.lost,
             backoff: job.backoff,
             slot: None,
+            in_run: job.run.is_some(),
         }
     }
 
@@ -386,6 +438,8 @@ pub enum Outcome {
 pub struct Finish {
     pub(crate) claim: Claim,
     pub(crate) outcome: Outcome,
+    pub(crate) spawn: Spawn,
+    pub(crate) records: Vec<NewRecord>,
 }
 
 impl Finish {

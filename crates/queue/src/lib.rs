@@ -31,6 +31,7 @@
 mod backoff;
 mod bell;
 mod error;
+mod graph;
 mod job;
 mod migration;
 mod open;
@@ -49,6 +50,7 @@ pub use async_trait::async_trait;
 
 pub use backoff::Backoff;
 pub use error::{QueueError, Result};
+pub use graph::{Edge, Need, Needed, NewRecord, OnFailed, Record, Spawn};
 pub use job::{
     Attempt, AttemptOutcome, Claim, Fence, Finish, Job, JobError, JobId, JobState, MAX_JSON_BYTES, NewJob,
     Outcome, Settled,

@@ -11,6 +11,7 @@ mod claim;
 mod connect;
 mod failure;
 mod finish;
+mod graph;
 mod insert;
 mod migrate;
 mod notify;
@@ -25,6 +26,7 @@ use sqlx::PgConnection;
 use tokio::sync::watch;
 
 use crate::error::Result;
+use crate::graph::{NewRecord, Record};
 use crate::job::{Attempt, Finish, Job, JobId, Settled};
 use crate::open::OpenOptions;
 use crate::push::{Push, Pushed};
@@ -145,6 +147,22 @@ impl Queue for PostgresQueue {
 
     async fn get_run(&self, id: &RunId) -> Result<Option<Run>> {
         self.database.retrying(|| read::get_run(&self.database, id)).await
+    }
+
+    async fn retry_run(&self, id: &RunId, steps: &[String]) -> Result<u64> {
+        let (restarted, ring) =
+            self.database.retrying(|| admin::retry_run(&self.database, id, steps)).await?;
+        self.notifier.ring(ring);
+        Ok(restarted)
+    }
+
+    async fn put_record(&self, run: &RunId, record: NewRecord, expected: Option<u64>) -> Result<u64> {
+        record.check()?;
+        self.database.retrying(|| graph::put_record(&self.database, run, &record, expected)).await
+    }
+
+    async fn records(&self, run: &RunId, kind: Option<&str>) -> Result<Vec<Record>> {
+        self.database.retrying(|| read::records(&self.database, run, kind)).await
     }
 
     async fn register(&self, worker: NewWorker) -> Result<WorkerId> {

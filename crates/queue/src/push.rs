@@ -6,6 +6,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::error::{QueueError, Result};
+use crate::graph::check_needs;
 use crate::job::{JobId, NewJob, check_json, check_name};
 use crate::run::{NewRun, RunId};
 
@@ -67,7 +68,11 @@ impl Push {
             run.external_id.as_deref().map_or(Ok(()), |id| check_name("external id", id))?;
             check_json("the meta of a run", &run.meta)?;
         }
-        self.jobs.iter().try_for_each(NewJob::check)
+        self.jobs.iter().try_for_each(NewJob::check)?;
+        if self.run.is_none() && self.jobs.iter().any(|job| !job.needs.is_empty()) {
+            return Err(QueueError::invalid("only jobs of a run can need each other: push them with a run"));
+        }
+        check_needs(&self.jobs, false)
     }
 
     /// The same content has the same hash: JSON objects are kept with sorted keys.

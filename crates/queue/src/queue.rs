@@ -8,6 +8,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::error::Result;
+use crate::graph::{NewRecord, Record};
 use crate::job::{Attempt, Finish, Job, JobId, JobState, Settled};
 use crate::push::{Push, Pushed};
 use crate::run::{Run, RunId};
@@ -59,6 +60,16 @@ pub trait Queue: Send + Sync + 'static {
     async fn counts(&self) -> Result<Vec<Count>>;
 
     async fn get_run(&self, id: &RunId) -> Result<Option<Run>>;
+
+    /// Starts jobs of a run over, with all that needs them: those of the named steps, or without a name those that did
+    /// not complete. Says how many it started over by name.
+    async fn retry_run(&self, id: &RunId, steps: &[String]) -> Result<u64>;
+
+    /// Writes a record. With an expected version (0: it is new) only if that is what is there; says the new version.
+    async fn put_record(&self, run: &RunId, record: NewRecord, expected: Option<u64>) -> Result<u64>;
+
+    /// The records of a run, of one type or of all.
+    async fn records(&self, run: &RunId, kind: Option<&str>) -> Result<Vec<Record>>;
 
     async fn register(&self, worker: NewWorker) -> Result<WorkerId>;
 

@@ -135,6 +135,8 @@ pub struct Run {
     pub jobs_left: u32,
     pub jobs_failed: u32,
     pub jobs_cancelled: u32,
+    /// Optional jobs that did not complete.
+    pub jobs_degraded: u32,
     pub created_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,

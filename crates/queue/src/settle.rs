@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::backoff::Backoff;
+use crate::error::Result;
+use crate::graph::{NewRecord, Spawn};
 use crate::job::{AttemptOutcome, Claim, Finish, JobError, JobState, Outcome, check_json};
 
 /// Where a finished claim leaves its job.
@@ -18,7 +20,36 @@ pub(crate) enum Verdict<'a> {
 
 impl Finish {
     pub fn new(claim: Claim, outcome: Outcome) -> Self {
-        Self { claim, outcome: storable(outcome) }
+        Self { claim, outcome: storable(outcome), spawn: Spawn::default(), records: Vec::new() }
+    }
+
+    /// Adds jobs to the run in the transaction that completes this one; nothing if it does not complete.
+    #[must_use]
+    pub fn spawning(mut self, spawn: Spawn) -> Self {
+        self.refuse_unless(spawn.check(), "spawn_refused");
+        self.spawn = spawn;
+        self
+    }
+
+    /// Writes records of the run in the same transaction, if the outcome is accepted.
+    #[must_use]
+    pub fn recording(mut self, records: Vec<NewRecord>) -> Self {
+        self.refuse_unless(records.iter().try_for_each(NewRecord::check), "record_refused");
+        self.records = records;
+        self
+    }
+
+    /// What no database would take must not make `finish` fail for ever: it fails the job instead.
+    fn refuse_unless(&mut self, checked: Result<()>, code: &str) {
+        if let Err(refusal) = checked {
+            self.outcome = Outcome::FailForGood { error: JobError::new(code, refusal.to_string()) };
+        }
+    }
+
+    /// What to add to the run, if the job completes.
+    pub(crate) fn spawned(&self) -> Option<&Spawn> {
+        let completes = matches!(self.outcome, Outcome::Complete { .. });
+        (completes && self.claim.in_run && !self.spawn.is_empty()).then_some(&self.spawn)
     }
 
     pub(crate) fn verdict(&self) -> Verdict<'_> {
@@ -86,4 +117,23 @@ pub(crate) fn after_loss(lost: u32, max_lost: u32, backoff: &Backoff) -> Loss {
 /// The error of an attempt that ran past its deadline without its worker stopping it.
 pub(crate) fn overdue() -> JobError {
     JobError::new("timeout", "the attempt ran past its deadline and its worker did not stop it")
+}
+
+/// What an ended job means for its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunShare {
+    pub(crate) failed: bool,
+    pub(crate) cancelled: bool,
+    pub(crate) degraded: bool,
+}
+
+impl RunShare {
+    pub(crate) fn of(state: JobState, required: bool) -> Self {
+        let missing = matches!(state, JobState::Failed | JobState::Skipped);
+        Self {
+            failed: missing && required,
+            cancelled: state == JobState::Cancelled,
+            degraded: missing && !required,
+        }
+    }
 }

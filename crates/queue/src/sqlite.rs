@@ -9,6 +9,7 @@ mod clock;
 mod connect;
 mod edit;
 mod finish;
+mod graph;
 mod live;
 mod pulse;
 mod push;
@@ -27,6 +28,7 @@ use tokio::sync::watch;
 
 use crate::bell::Bell;
 use crate::error::Result;
+use crate::graph::{NewRecord, Record};
 use crate::job::{Attempt, Finish, Job, JobId, Settled};
 use crate::open::OpenOptions;
 use crate::push::{Push, Pushed};
@@ -164,6 +166,22 @@ impl Queue for SqliteQueue {
     async fn get_run(&self, id: &RunId) -> Result<Option<Run>> {
         let id = id.clone();
         self.readers.read(move |connection| read::get_run(connection, &id)).await
+    }
+
+    async fn retry_run(&self, id: &RunId, steps: &[String]) -> Result<u64> {
+        let (id, steps) = (id.clone(), steps.to_vec());
+        self.writer.write(move |tx| edit::retry_run(tx, &id, &steps)).await
+    }
+
+    async fn put_record(&self, run: &RunId, record: NewRecord, expected: Option<u64>) -> Result<u64> {
+        record.check()?;
+        let run = run.clone();
+        self.writer.write(move |tx| edit::put_record(tx, &run, &record, expected)).await
+    }
+
+    async fn records(&self, run: &RunId, kind: Option<&str>) -> Result<Vec<Record>> {
+        let (run, kind) = (run.clone(), kind.map(str::to_owned));
+        self.readers.read(move |connection| read::records(connection, &run, kind.as_deref())).await
     }
 
     async fn register(&self, worker: NewWorker) -> Result<WorkerId> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::graph::NewRecord;
 use crate::job::{Claim, Fence, Job, JobId};
 use crate::timestamp::Timestamp;
 
@@ -88,6 +89,8 @@ pub struct ClaimBeat {
     pub slot: Option<u32>,
     pub progress: Option<f64>,
     pub checkpoint: Option<Value>,
+    /// Records of the run to write, if the claim still is the worker's.
+    pub records: Vec<NewRecord>,
 }
 
 /// What a worker learns from its beat.

@@ -10,9 +10,9 @@ mod workers;
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::CommandFactory;
-use telecine_queue::{OpenOptions, Queue, pending_migrations};
+use telecine_queue::{OpenOptions, Queue};
 
 use crate::cli::{Cli, Command};
 use crate::config::Config;
@@ -64,12 +64,6 @@ enum Schema {
 async fn open(config: &Config, schema: Schema) -> Result<Arc<dyn Queue>> {
     let cannot = || format!("cannot open the database {}", config.database_shown());
     let migrate = schema == Schema::Migrate;
-    if !migrate && !pending_migrations(&config.database).await.with_context(cannot)?.is_empty() {
-        bail!(
-            "{}: it is new, or from an older telecine\nnext: check the name, then `telecine migrate`",
-            cannot()
-        );
-    }
     let options = OpenOptions { migrate, ..OpenOptions::default() };
     telecine_queue::open_with(&config.database, &options).await.with_context(cannot)
 }

@@ -167,7 +167,15 @@ fn queue_error(error: &anyhow::Error) -> Option<&QueueError> {
 
 /// Whether the question was fine and the answer is no.
 pub(crate) fn is_negative(error: &anyhow::Error) -> bool {
-    matches!(queue_error(error), Some(QueueError::NotFound(_) | QueueError::WrongState { .. }))
+    matches!(
+        queue_error(error),
+        Some(
+            QueueError::NotFound(_)
+                | QueueError::NoSuchRun(_)
+                | QueueError::WrongState { .. }
+                | QueueError::Stale { .. }
+        )
+    )
 }
 
 fn next_step(error: &anyhow::Error) -> Option<String> {
@@ -180,6 +188,8 @@ fn next_step(error: &anyhow::Error) -> Option<String> {
         QueueError::KeyReused { .. } => {
             "use another --idempotency-key, or the content it was first used with".into()
         }
+        QueueError::NoSuchRun(_) => "check the id: it starts with `run_`".into(),
+        QueueError::Stale { .. } => "read the record again, then decide anew".into(),
         QueueError::NotFound(_) => "see which jobs there are: `telecine jobs ls`".into(),
         QueueError::WrongState { id, .. } => format!("look at it: `telecine jobs show {id}`"),
         QueueError::WorkerGone => "start the worker again".into(),

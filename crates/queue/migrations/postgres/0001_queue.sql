@@ -31,6 +31,7 @@ CREATE TABLE telecine.job (
     backoff_factor  BIGINT NOT NULL,
     backoff_cap_ms  BIGINT NOT NULL,
     needs_left      INTEGER NOT NULL DEFAULT 0,
+    required        BOOLEAN NOT NULL DEFAULT TRUE,
     limit_key       TEXT,
     unique_key      TEXT,
     scratch_bytes   BIGINT NOT NULL DEFAULT 0,
@@ -88,6 +89,7 @@ CREATE TABLE telecine.job_done (
     unique_key      TEXT,
     scratch_bytes   BIGINT NOT NULL,
     cost_ms         BIGINT NOT NULL,
+    required        BOOLEAN NOT NULL,
     progress        DOUBLE PRECISION,
     checkpoint      JSON,
     error           JSON,
@@ -172,6 +174,8 @@ CREATE TABLE telecine.run (
     jobs_left      INTEGER NOT NULL,
     jobs_failed    INTEGER NOT NULL DEFAULT 0,
     jobs_cancelled INTEGER NOT NULL DEFAULT 0,
+    jobs_degraded  INTEGER NOT NULL DEFAULT 0,
+    fair_next      BIGINT NOT NULL DEFAULT 0,
     event_seq      BIGINT NOT NULL DEFAULT 0,
     created_at     TIMESTAMPTZ NOT NULL,
     started_at     TIMESTAMPTZ,
@@ -262,11 +266,12 @@ CREATE VIEW telecine.job_any AS
 SELECT
     id, tenant, run, step, kind, lane, priority, state, payload, run_at, generation, attempt, max_attempts, lost,
     max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, worker, slot,
-    progress, checkpoint, error, created_at, claimed_at, NULL::JSON AS result, NULL::TIMESTAMPTZ AS finished_at
+    progress, checkpoint, error, created_at, claimed_at, NULL::JSON AS result, NULL::TIMESTAMPTZ AS finished_at,
+    required, needs_left
 FROM telecine.job
 UNION ALL
 SELECT
     id, tenant, run, step, kind, lane, priority, state, payload, run_at, generation, attempt, max_attempts, lost,
     max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, worker, slot,
-    progress, checkpoint, error, created_at, claimed_at, result, finished_at
+    progress, checkpoint, error, created_at, claimed_at, result, finished_at, required, 0 AS needs_left
 FROM telecine.job_done;

@@ -1,9 +1,20 @@
--- delete_live.sql: forget live jobs that are not running, by id, with their attempts. A missing row: not there, or
--- running.
+-- delete_live.sql: forget live jobs by id, with their attempts and needs. A missing row: not there, running, or another
+-- job waits for it.
 WITH gone AS (
-    DELETE FROM telecine.job WHERE id = ANY($1::BIGINT[]) AND state <> 'running' RETURNING id, run, lane, kind, state
+    DELETE FROM telecine.job
+    WHERE id = ANY($1::BIGINT[]) AND state <> 'running'
+    AND NOT EXISTS (
+        SELECT 1
+        FROM telecine.need
+        JOIN telecine.job AS other ON other.id = need.job
+        WHERE need.needs_job = job.id AND other.state = 'waiting'
+    )
+    RETURNING id, run, lane, kind, state
 ), attempts AS (
     DELETE FROM telecine.attempt WHERE job = ANY(ARRAY(SELECT id FROM gone))
+), needs AS (
+    DELETE FROM telecine.need
+    WHERE job = ANY(ARRAY(SELECT id FROM gone)) OR needs_job = ANY(ARRAY(SELECT id FROM gone))
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT lane, kind, state, -COUNT(*) FROM gone GROUP BY lane, kind, state

@@ -27,7 +27,8 @@ WITH input AS MATERIALIZED (
     INSERT INTO telecine.job_done (
         id, tenant, run, step, kind, lane, priority, fair_at, state, run_at, generation, fence, settled_fence, worker,
         slot, claimed_at, timeout_ms, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor,
-        backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, progress, checkpoint, error, payload, result,
+        backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, required, progress, checkpoint, error, payload,
+        result,
         created_at, finished_at
     )
     SELECT
@@ -35,12 +36,12 @@ WITH input AS MATERIALIZED (
         gone.run_at, gone.generation, input.fence_after, input.settled_after, COALESCE(gone.worker, found.worker),
         COALESCE(input.slot, gone.slot, found.slot), gone.claimed_at, gone.timeout_ms, input.attempt,
         gone.max_attempts, input.lost, gone.max_lost, gone.backoff_base_ms, gone.backoff_factor, gone.backoff_cap_ms,
-        gone.limit_key, gone.unique_key, gone.scratch_bytes, gone.cost_ms, gone.progress, gone.checkpoint,
+        gone.limit_key, gone.unique_key, gone.scratch_bytes, gone.cost_ms, gone.required, gone.progress, gone.checkpoint,
         input.error::JSON, gone.payload, input.result::JSON, gone.created_at, now()
     FROM gone
     JOIN input ON input.id = gone.id AND input.fence = gone.fence
     LEFT JOIN found ON found.job = gone.id
-    RETURNING id, run, lane, kind, state
+    RETURNING id, run, lane, kind, state, required
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT lane, kind, state, SUM(jobs)
@@ -52,7 +53,8 @@ WITH input AS MATERIALIZED (
     GROUP BY lane, kind, state
 ), ended AS MATERIALIZED (
     SELECT
-        run, COUNT(*) AS jobs, COUNT(*) FILTER (WHERE state = 'failed') AS failed,
+        run, COUNT(*) AS jobs, COUNT(*) FILTER (WHERE state IN ('failed', 'skipped') AND required) AS failed,
+        COUNT(*) FILTER (WHERE state IN ('failed', 'skipped') AND NOT required) AS degraded,
         COUNT(*) FILTER (WHERE state = 'cancelled') AS cancelled
     FROM done
     WHERE run IS NOT NULL
@@ -63,10 +65,12 @@ WITH input AS MATERIALIZED (
     UPDATE telecine.run
     SET jobs_left = run.jobs_left - ended.jobs, jobs_failed = run.jobs_failed + ended.failed,
         jobs_cancelled = run.jobs_cancelled + ended.cancelled,
+        jobs_degraded = run.jobs_degraded + ended.degraded,
         state = CASE
             WHEN run.jobs_left > ended.jobs THEN run.state
             WHEN run.jobs_cancelled + ended.cancelled > 0 THEN 'cancelled'
             WHEN run.jobs_failed + ended.failed > 0 THEN 'failed'
+            WHEN run.jobs_degraded + ended.degraded > 0 THEN 'partial'
             ELSE 'succeeded'
         END,
         finished_at = CASE WHEN run.jobs_left > ended.jobs THEN NULL ELSE now() END

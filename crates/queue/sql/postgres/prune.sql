@@ -10,6 +10,9 @@ WITH old AS MATERIALIZED (
     DELETE FROM telecine.job_done WHERE id = ANY(ARRAY(SELECT id FROM old)) RETURNING id, lane, kind, state
 ), attempts AS (
     DELETE FROM telecine.attempt WHERE job = ANY(ARRAY(SELECT id FROM gone))
+), needs AS (
+    DELETE FROM telecine.need
+    WHERE job = ANY(ARRAY(SELECT id FROM gone)) OR needs_job = ANY(ARRAY(SELECT id FROM gone))
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT lane, kind, state, -COUNT(*) FROM gone GROUP BY lane, kind, state

@@ -48,7 +48,8 @@ SELECT
     claimed.lost, claimed.max_lost, claimed.backoff_base_ms, claimed.backoff_factor, claimed.backoff_cap_ms,
     claimed.timeout_ms, claimed.unique_key, claimed.limit_key, claimed.fence, claimed.worker, claimed.slot,
     claimed.progress, claimed.checkpoint::TEXT AS checkpoint, claimed.error::TEXT AS error, claimed.created_at,
-    claimed.claimed_at, NULL::TEXT AS result, NULL::TIMESTAMPTZ AS finished_at
+    claimed.claimed_at, NULL::TEXT AS result, NULL::TIMESTAMPTZ AS finished_at, claimed.required,
+    claimed.needs_left
 FROM (VALUES (TRUE)) AS always
 LEFT JOIN claimed ON TRUE
 ORDER BY claimed.priority DESC, claimed.fair_at, claimed.id

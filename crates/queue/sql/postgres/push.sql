@@ -4,27 +4,32 @@
 WITH input AS MATERIALIZED (
     SELECT
         nextval('telecine.job_id_seq') AS id, input.*,
-        CASE WHEN input.run_at > now() THEN 'scheduled' ELSE 'pending' END AS state
+        CASE
+            WHEN input.needs > 0 THEN 'waiting'
+            WHEN input.run_at > now() THEN 'scheduled'
+            ELSE 'pending'
+        END AS state
     FROM UNNEST(
         $1::TEXT[], $2::TEXT[], $3::TEXT[], $4::TEXT[], $5::TEXT[], $6::INTEGER[], $7::BIGINT[], $8::TIMESTAMPTZ[],
         $9::BIGINT[], $10::INTEGER[], $11::INTEGER[], $12::BIGINT[], $13::BIGINT[], $14::BIGINT[], $15::TEXT[],
-        $16::TEXT[], $17::BIGINT[], $18::BIGINT[], $19::TEXT[]
+        $16::TEXT[], $17::BIGINT[], $18::BIGINT[], $19::TEXT[], $20::BOOLEAN[], $21::INTEGER[], $22::BIGINT[]
     ) WITH ORDINALITY AS input (
         tenant, run, step, kind, lane, priority, fair_after_us, run_at, timeout_ms, max_attempts, max_lost,
-        backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, payload, nth
+        backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, payload, required,
+        needs, fair_from_us, nth
     )
 ), stored AS (
     INSERT INTO telecine.job (
         id, tenant, run, step, kind, lane, priority, fair_at, state, run_at, timeout_ms, max_attempts, max_lost,
         backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, payload,
-        created_at
+        created_at, required, needs_left
     )
     OVERRIDING SYSTEM VALUE
     SELECT
         id, tenant, run, step, kind, lane, priority,
-        (EXTRACT(EPOCH FROM now()) * 1000000)::BIGINT + fair_after_us,
+        COALESCE(fair_from_us, (EXTRACT(EPOCH FROM now()) * 1000000)::BIGINT) + fair_after_us,
         state, run_at, timeout_ms, max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key,
-        unique_key, scratch_bytes, cost_ms, payload::JSON, now()
+        unique_key, scratch_bytes, cost_ms, payload::JSON, now(), required, needs
     FROM input
     ORDER BY unique_key, id
     ON CONFLICT (tenant, kind, unique_key) WHERE unique_key IS NOT NULL DO NOTHING

@@ -12,13 +12,13 @@ WITH gone AS (
     INSERT INTO telecine.job (
         id, tenant, run, step, kind, lane, priority, fair_at, state, generation, fence, settled_fence, timeout_ms,
         max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
-        cost_ms, checkpoint, payload, created_at
+        cost_ms, required, checkpoint, payload, created_at
     )
     OVERRIDING SYSTEM VALUE
     SELECT
-        id, tenant, run, step, kind, lane, priority, (EXTRACT(EPOCH FROM now()) * 1000000)::BIGINT, 'pending',
+        id, tenant, run, step, kind, lane, priority, (EXTRACT(EPOCH FROM now()) * 1000000)::BIGINT, $2,
         generation + 1, fence, fence, timeout_ms, max_attempts, max_lost, backoff_base_ms, backoff_factor,
-        backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, checkpoint, payload, created_at
+        backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, required, checkpoint, payload, created_at
     FROM gone
     ON CONFLICT (tenant, kind, unique_key) WHERE unique_key IS NOT NULL DO NOTHING
     RETURNING id, lane, kind, state

@@ -10,6 +10,7 @@ SET jobs_left = run.jobs_left - input.jobs, jobs_total = run.jobs_total - input.
         WHEN run.jobs_left > input.jobs THEN run.state
         WHEN run.jobs_cancelled > 0 THEN 'cancelled'
         WHEN run.jobs_failed > 0 THEN 'failed'
+        WHEN run.jobs_degraded > 0 THEN 'partial'
         ELSE 'succeeded'
     END,
     finished_at = CASE WHEN run.jobs_left > input.jobs THEN NULL ELSE now() END

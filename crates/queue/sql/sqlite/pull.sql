@@ -11,4 +11,4 @@ WHERE id IN (
 RETURNING
     id, tenant, run, step, kind, lane, priority, state, payload, run_at, generation, attempt, max_attempts, lost, max_lost,
     backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, worker, slot, progress,
-    checkpoint, error, created_at, claimed_at, NULL AS result, NULL AS finished_at, fair_at
+    checkpoint, error, created_at, claimed_at, NULL AS result, NULL AS finished_at, required, needs_left, fair_at

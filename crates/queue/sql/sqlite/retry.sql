@@ -3,12 +3,12 @@
 INSERT INTO job (
     id, tenant, run, step, kind, lane, priority, fair_at, state, generation, fence, settled_fence, timeout_ms,
     max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
-    cost_ms, checkpoint, payload, created_at
+    cost_ms, required, checkpoint, payload, created_at
 )
 SELECT
-    id, tenant, run, step, kind, lane, priority, ?2, 'pending', generation + 1, fence, fence, timeout_ms,
+    id, tenant, run, step, kind, lane, priority, ?2, ?3, generation + 1, fence, fence, timeout_ms,
     max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
-    cost_ms, checkpoint, payload, created_at
+    cost_ms, required, checkpoint, payload, created_at
 FROM job_done
 WHERE id = ?1
 ON CONFLICT (tenant, kind, unique_key) WHERE unique_key IS NOT NULL DO NOTHING

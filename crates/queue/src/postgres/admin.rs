@@ -1,6 +1,6 @@
 //! What people do to jobs: `cancel`, `retry`, `delete`, `clear`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
@@ -9,12 +9,13 @@ use super::connect::{Database, statement};
 use super::failure::{Failure, Tried};
 use super::finish::{Ending, end};
 use super::read::{number, parsed, states, value};
-use super::sql;
+use super::{graph, sql};
 use crate::bell::Ring;
 use crate::error::{QueueError, Result};
 use crate::job::{AttemptOutcome, JobId, JobState};
 use crate::queue::JobFilter;
 use crate::run::RunId;
+use crate::settle::RunShare;
 
 /// As in clear_live.sql and clear_ended.sql.
 const CLEAR_BATCH: usize = 5_000;
@@ -49,31 +50,91 @@ pub(super) async fn cancel(database: &Database, id: JobId) -> Tried<Ring> {
         slot: None,
     };
     end(&mut tx, &[ending]).await?;
+    let ring = graph::follow(&mut tx, vec![(id.0, JobState::Cancelled)]).await?;
     tx.commit().await?;
-    Ok(Ring { revoked: was_running, ..Ring::default() })
+    Ok(ring.and(Ring { revoked: was_running, ..Ring::default() }))
 }
 
 pub(super) async fn retry(database: &Database, id: JobId) -> Tried<Ring> {
     let mut tx = database.begin().await?;
-    let Some(ended) = statement(sql!("ended")).bind(id.0).fetch_optional(&mut *tx).await? else {
-        return Err(match live(&mut tx, id).await? {
+    let ring = restart(&mut tx, id).await?;
+    tx.commit().await?;
+    Ok(ring)
+}
+
+/// Starts a job over, with all that needs it.
+async fn restart(connection: &mut PgConnection, id: JobId) -> Tried<Ring> {
+    let Some(ended) = ended(connection, id).await? else {
+        return Err(match live(connection, id).await? {
             Some(live) => wrong_state(id, parsed(&live, "state")?, "it has not ended yet; cancel it first"),
             None => QueueError::NotFound(id).into(),
         });
     };
-    let state: JobState = parsed(&ended, "state")?;
-    if statement(sql!("retry")).bind(id.0).fetch_optional(&mut *tx).await?.is_none() {
-        return Err(wrong_state(
-            id,
-            state,
-            "another live job has its unique key; cancel or delete that one first",
-        ));
+    if !reopen(connection, id, &ended, JobState::Pending).await? {
+        let hint = "another live job has its unique key; cancel or delete that one first";
+        return Err(wrong_state(id, parsed(&ended, "state")?, hint));
     }
-    if let Some(run) = value::<Option<&str>>(&ended, "run")? {
-        statement(sql!("run_reopen")).bind(run).bind(state.as_str()).execute(&mut *tx).await?;
+    let ring = Ring { ready: true, ..Ring::default() };
+    if value::<Option<&str>>(&ended, "run")?.is_none() {
+        return Ok(ring);
+    }
+    let (mut wave, mut affected) = (vec![id.0], BTreeSet::new());
+    while !wave.is_empty() {
+        let needing = graph::needing(connection, &wave).await?;
+        wave.clear();
+        for dependent in needing.into_iter().filter(|dependent| affected.insert(*dependent)) {
+            let dependent = JobId(dependent);
+            if let Some(row) = self::ended(connection, dependent).await?
+                && reopen(connection, dependent, &row, JobState::Waiting).await?
+            {
+                wave.push(dependent.0);
+            }
+        }
+    }
+    Ok(ring.and(graph::recount(connection, affected.into_iter().collect()).await?))
+}
+
+/// Takes a job from history back into the queue as a new generation. Not so if a live job has its unique key.
+async fn reopen(connection: &mut PgConnection, id: JobId, ended: &PgRow, state: JobState) -> Tried<bool> {
+    if let Some(run) = value::<Option<&str>>(ended, "run")? {
+        // Before the job: who finishes another job of this run waits here, and then sees that this one is live.
+        statement(sql!("run_hold")).bind(run).fetch_optional(&mut *connection).await?;
+    }
+    let back =
+        statement(sql!("retry")).bind(id.0).bind(state.as_str()).fetch_optional(&mut *connection).await?;
+    if back.is_none() {
+        return Ok(false);
+    }
+    if let Some(run) = value::<Option<&str>>(ended, "run")? {
+        let share = RunShare::of(parsed(ended, "state")?, value(ended, "required")?);
+        statement(sql!("run_reopen"))
+            .bind(run)
+            .bind(share.failed)
+            .bind(share.cancelled)
+            .bind(share.degraded)
+            .execute(connection)
+            .await?;
+    }
+    Ok(true)
+}
+
+pub(super) async fn retry_run(database: &Database, run: &RunId, steps: &[String]) -> Tried<(u64, Ring)> {
+    let mut tx = database.begin().await?;
+    if statement(sql!("run_hold")).bind(run.as_str()).fetch_optional(&mut *tx).await?.is_none() {
+        return Err(QueueError::NoSuchRun(run.clone()).into());
+    }
+    let rows = statement(sql!("retry_run")).bind(run.as_str()).bind(steps).fetch_all(&mut *tx).await?;
+    let (mut restarted, mut ring) = (0, Ring::default());
+    // One by one: starting a job over takes along what needs it, so the next may have started over already.
+    for row in &rows {
+        let id = JobId(value(row, "id")?);
+        if ended(&mut tx, id).await?.is_some() {
+            ring = ring.and(restart(&mut tx, id).await?);
+            restarted += 1;
+        }
     }
     tx.commit().await?;
-    Ok(Ring { ready: true, ..Ring::default() })
+    Ok((restarted, ring))
 }
 
 pub(super) async fn delete(database: &Database, id: JobId) -> Tried<()> {
@@ -82,7 +143,10 @@ pub(super) async fn delete(database: &Database, id: JobId) -> Tried<()> {
         if parsed::<JobState>(&live, "state")? == JobState::Running {
             return Err(wrong_state(id, JobState::Running, "cancel it first"));
         }
-        forget_live(&mut tx, vec![id.0]).await?;
+        if forget_live(&mut tx, vec![id.0]).await? == 0 {
+            let state = parsed(&live, "state")?;
+            return Err(wrong_state(id, state, "other jobs wait for it; cancel it instead"));
+        }
     } else if forget_ended(&mut tx, vec![id.0]).await? == 0 {
         return Err(QueueError::NotFound(id).into());
     }
@@ -93,18 +157,26 @@ pub(super) async fn delete(database: &Database, id: JobId) -> Tried<()> {
 /// In bounded batches, each in a transaction of its own, so that nobody waits for a million rows.
 pub(super) async fn clear(database: &Database, filter: &JobFilter) -> Result<u64> {
     let mut cleared = 0;
-    for history in [false, true] {
-        let mut after = 0;
-        loop {
-            let batch = database.retrying(|| clear_batch(database, filter, history, after)).await?;
-            cleared += batch.jobs;
-            match batch.last {
-                Some(last) => after = last,
-                None => break,
-            }
+    // Again from the start while there is progress: a job that others waited for can go once they are gone.
+    loop {
+        let live = clear_all(database, filter, false).await?;
+        cleared += live;
+        if live == 0 {
+            return Ok(cleared + clear_all(database, filter, true).await?);
         }
     }
-    Ok(cleared)
+}
+
+async fn clear_all(database: &Database, filter: &JobFilter, history: bool) -> Result<u64> {
+    let (mut cleared, mut after) = (0, 0);
+    loop {
+        let batch = database.retrying(|| clear_batch(database, filter, history, after)).await?;
+        cleared += batch.jobs;
+        match batch.last {
+            Some(last) => after = last,
+            None => return Ok(cleared),
+        }
+    }
 }
 
 struct Cleared {
@@ -155,9 +227,12 @@ async fn live(connection: &mut PgConnection, id: JobId) -> Tried<Option<PgRow>> 
     Ok(statement(sql!("live")).bind(id.0).fetch_optional(connection).await?)
 }
 
+async fn ended(connection: &mut PgConnection, id: JobId) -> Tried<Option<PgRow>> {
+    Ok(statement(sql!("ended")).bind(id.0).fetch_optional(connection).await?)
+}
+
 async fn ended_or_absent(connection: &mut PgConnection, id: JobId, hint: &str) -> Tried<Failure> {
-    let ended = statement(sql!("ended")).bind(id.0).fetch_optional(connection).await?;
-    Ok(match ended {
+    Ok(match ended(connection, id).await? {
         Some(row) => wrong_state(id, parsed(&row, "state")?, hint),
         None => QueueError::NotFound(id).into(),
     })

@@ -4,16 +4,16 @@ use std::io;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::PgConnection;
+use sqlx::{Connection, PgConnection};
 
 use super::connect::{Database, ms, statement};
 use super::failure::{Failure, Tried};
 use super::read::value;
-use super::sql;
+use super::{graph, sql};
 use crate::error::{QueueError, Result};
 use crate::job::JobId;
 use crate::queue::Pulse;
-use crate::worker::{Beat, BeatReply};
+use crate::worker::{Beat, BeatReply, ClaimBeat};
 
 pub(super) struct PostgresPulse {
     database: Database,
@@ -91,12 +91,29 @@ async fn send(connection: &mut PgConnection, beat: &Beat) -> Tried<BeatReply> {
         .bind(beat.worker.0)
         .bind(ms(beat.lease))
         .bind(claims.iter().map(|claim| claim.job.0).collect::<Vec<_>>())
-        .fetch_all(connection)
+        .fetch_all(&mut *connection)
         .await?
         .len();
     if stranded > 0 {
         tracing::warn!(jobs = stranded, "gave back jobs that were claimed but never arrived");
     }
+    for claim in claims.iter().filter(|claim| !claim.records.is_empty()) {
+        record(connection, claim).await?;
+    }
     let refused: Vec<i64> = value(&row, "refused")?;
     Ok(BeatReply { refused: refused.into_iter().map(JobId).collect(), drain: value(&row, "drain_asked")? })
+}
+
+/// Writes a claim's records while the job is held still: nobody can take it away in between.
+async fn record(connection: &mut PgConnection, claim: &ClaimBeat) -> Tried<()> {
+    let mut tx = connection.begin().await?;
+    let held =
+        statement(sql!("beat_run")).bind(claim.job.0).bind(claim.fence.0).fetch_optional(&mut *tx).await?;
+    if let Some(row) = held {
+        let run: String = value(&row, "run")?;
+        for record in &claim.records {
+            graph::write_record(&mut tx, &run, record, None).await?;
+        }
+    }
+    Ok(tx.commit().await?)
 }

@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use super::connect::{Database, ms, statement};
 use super::failure::Tried;
 use super::read::{parsed, value};
-use super::sql;
+use super::{graph, sql};
 use crate::bell::Ring;
 use crate::job::{AttemptOutcome, Finish, JobError, JobState, Settled};
 use crate::settle::Verdict;
@@ -44,7 +44,11 @@ pub(super) struct Return {
 
 pub(super) async fn finish(database: &Database, batch: &[Finish]) -> Tried<(Vec<Settled>, Ring)> {
     let (endings, returns) = sort_out(batch);
-    let (mut settled, ring) = settle(database, &endings, &returns).await?;
+    let in_runs = batch.iter().any(|finish| finish.claim.in_run);
+    let (mut settled, ring) = match in_runs {
+        true => settle_in_runs(database, batch, &endings, &returns).await?,
+        false => settle(database, &endings, &returns).await?,
+    };
     let unmatched: Vec<&Finish> =
         batch.iter().filter(|finish| !settled.contains(&finish.claim.job.0)).collect();
     if !unmatched.is_empty() {
@@ -103,6 +107,36 @@ async fn settle(database: &Database, endings: &[Ending], returns: &[Return]) -> 
     tx.commit().await?;
     settled.extend(back);
     Ok((settled, ring))
+}
+
+/// Jobs of runs may spawn others, write records, and be waited for.
+async fn settle_in_runs(
+    database: &Database,
+    batch: &[Finish],
+    endings: &[Ending],
+    returns: &[Return],
+) -> Tried<(HashSet<i64>, Ring)> {
+    let mut tx = database.begin().await?;
+    let claims: Vec<(i64, i64)> =
+        batch.iter().map(|finish| (finish.claim.job.0, finish.claim.fence.0)).collect();
+    let held = graph::hold(&mut tx, &claims).await?;
+    let mut ring = Ring::default();
+    for finish in batch {
+        let Some(Some(run)) = held.get(&finish.claim.job.0) else { continue };
+        for record in &finish.records {
+            graph::write_record(&mut tx, run, record, None).await?;
+        }
+        if let Some(jobs) = finish.spawned() {
+            ring = ring.and(graph::spawn(&mut tx, run, jobs).await?);
+        }
+    }
+    let mut settled = end(&mut tx, endings).await?;
+    let ended = endings.iter().filter(|ending| settled.contains(&ending.id));
+    ring = ring.and(graph::follow(&mut tx, ended.map(|ending| (ending.id, ending.state)).collect()).await?);
+    let (back, rung) = put_back(&mut tx, returns).await?;
+    tx.commit().await?;
+    settled.extend(back);
+    Ok((settled, ring.and(rung)))
 }
 
 /// Moves jobs to history; says which.
@@ -177,6 +211,6 @@ pub(super) fn error_json(error: &JobError) -> String {
 }
 
 /// Counters are far below this; the column is an INTEGER.
-fn small(number: u32) -> i32 {
+pub(super) fn small(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

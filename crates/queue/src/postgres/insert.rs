@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 
 use super::connect::statement;
 use super::failure::Tried;
-use super::finish::ring_of;
+use super::finish::{ring_of, small};
 use super::read::{parsed, value};
 use super::sql;
 use crate::bell::Ring;
@@ -23,7 +23,9 @@ const LOOKS: u32 = 20;
 pub(super) struct JobRow<'a> {
     tenant: &'a str,
     run: Option<&'a str>,
-    /// How far behind the push's time it stands in line.
+    /// Where its run stands in line; `None`: at the time of the push.
+    fair_from_us: Option<i64>,
+    /// How far behind that it stands itself.
     fair_after_us: i64,
     job: &'a NewJob,
 }
@@ -38,15 +40,30 @@ pub(super) struct Stored {
 /// The jobs of a run stand behind each other by their cost, so that a long run does not stand before a short
 /// one that came later.
 pub(super) fn rows_of<'a>(push: &'a Push, run: Option<&'a RunId>) -> Vec<JobRow<'a>> {
+    rows_in_line(&push.jobs, &push.tenant, run.map(RunId::as_str), None)
+}
+
+/// Jobs that a run gets later stand behind those it had.
+pub(super) fn rows_in_line<'a>(
+    jobs: &'a [NewJob],
+    tenant: &'a str,
+    run: Option<&'a str>,
+    fair_from_us: Option<i64>,
+) -> Vec<JobRow<'a>> {
     let mut cost_us = 0;
-    let mut rows = Vec::with_capacity(push.jobs.len());
-    for job in &push.jobs {
-        rows.push(JobRow { tenant: &push.tenant, run: run.map(RunId::as_str), fair_after_us: cost_us, job });
+    let mut rows = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        rows.push(JobRow { tenant, run, fair_from_us, fair_after_us: cost_us, job });
         if run.is_some() {
             cost_us += i64::from(job.cost_ms) * 1_000;
         }
     }
     rows
+}
+
+/// The summed cost of jobs.
+pub(super) fn cost_us(jobs: &[NewJob]) -> i64 {
+    jobs.iter().map(|job| i64::from(job.cost_ms) * 1_000).sum()
 }
 
 /// Stores jobs, in the order given. `None`: a live job has the same unique key.
@@ -75,6 +92,9 @@ pub(super) async fn insert(
         .bind(job().map(|job| job.scratch_bytes.cast_signed()).collect::<Vec<_>>())
         .bind(job().map(|job| i64::from(job.cost_ms)).collect::<Vec<_>>())
         .bind(job().map(|job| job.payload.to_string()).collect::<Vec<_>>())
+        .bind(job().map(|job| job.required).collect::<Vec<_>>())
+        .bind(job().map(|job| small(job.needs_count())).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.fair_from_us).collect::<Vec<_>>())
         .fetch_all(connection)
         .await?;
     stored.iter().map(|row| Ok((value(row, "id")?, ring_of(parsed(row, "state")?)))).collect()

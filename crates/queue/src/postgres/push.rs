@@ -6,7 +6,8 @@ use sqlx::PgConnection;
 
 use super::connect::{Database, ms, statement};
 use super::failure::{Failure, Tried, unreadable};
-use super::insert::{JobRow, Stored, insert, insert_unique, rows_of};
+use super::graph::note_needs;
+use super::insert::{JobRow, Stored, cost_us, insert, insert_unique, rows_of};
 use super::read::value;
 use super::sql;
 use crate::bell::Ring;
@@ -133,6 +134,9 @@ async fn store(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pus
         });
     }
     insert_runs(connection, &runs).await?;
+    for (push, pushed) in pushes.iter().zip(&pushed).filter(|(_, pushed)| !pushed.replayed) {
+        note_needs(connection, &push.jobs, &pushed.jobs).await?;
+    }
     fill_keys(connection, keys.into_iter().map(|nth| (&pushes[nth], &pushed[nth]))).await?;
     Ok((pushed, ring))
 }
@@ -251,6 +255,7 @@ async fn insert_runs(connection: &mut PgConnection, runs: &[(RunId, &Push, usize
         .bind(new().map(|(_, _, run, _)| run.external_id.as_deref()).collect::<Vec<_>>())
         .bind(new().map(|(_, _, run, _)| run.meta.to_string()).collect::<Vec<_>>())
         .bind(new().map(|(.., jobs)| i32::try_from(jobs).unwrap_or(i32::MAX)).collect::<Vec<_>>())
+        .bind(new().map(|(_, push, ..)| cost_us(&push.jobs)).collect::<Vec<_>>())
         .execute(connection)
         .await?;
     Ok(())

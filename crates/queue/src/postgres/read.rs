@@ -12,6 +12,7 @@ use super::connect::{Database, statement};
 use super::failure::{Tried, unreadable};
 use super::sql;
 use crate::backoff::Backoff;
+use crate::graph::Record;
 use crate::job::{Attempt, Fence, Job, JobId, JobState};
 use crate::queue::{Count, JobFilter, Listed, Page};
 use crate::run::{Run, RunId};
@@ -103,9 +104,26 @@ fn run(row: &PgRow) -> Tried<Run> {
         jobs_left: number(row, "jobs_left")?,
         jobs_failed: number(row, "jobs_failed")?,
         jobs_cancelled: number(row, "jobs_cancelled")?,
+        jobs_degraded: number(row, "jobs_degraded")?,
         created_at: instant(row, "created_at")?,
         started_at: optional_instant(row, "started_at")?,
         finished_at: optional_instant(row, "finished_at")?,
+    })
+}
+
+pub(super) async fn records(database: &Database, run: &RunId, kind: Option<&str>) -> Tried<Vec<Record>> {
+    let mut connection = database.connection().await?;
+    let rows = statement(sql!("records")).bind(run.as_str()).bind(kind).fetch_all(&mut *connection).await?;
+    rows.iter().map(record).collect()
+}
+
+fn record(row: &PgRow) -> Tried<Record> {
+    Ok(Record {
+        run: parsed(row, "run")?,
+        kind: value(row, "type")?,
+        key: value(row, "key")?,
+        version: big_number(row, "version")?,
+        json: json(row, "json")?,
     })
 }
 
@@ -165,6 +183,8 @@ pub(super) fn job(row: &PgRow) -> Tried<Job> {
         created_at: instant(row, "created_at")?,
         claimed_at: optional_instant(row, "claimed_at")?,
         finished_at: optional_instant(row, "finished_at")?,
+        required: value(row, "required")?,
+        needs_left: number(row, "needs_left")?,
     })
 }
 

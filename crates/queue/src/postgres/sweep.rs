@@ -9,7 +9,7 @@ use super::connect::{Database, ms, statement};
 use super::failure::Tried;
 use super::finish::{Ending, Return, end, error_json, put_back};
 use super::read::{backoff, big_number, number, value};
-use super::sql;
+use super::{graph, sql};
 use crate::backoff::Backoff;
 use crate::bell::Ring;
 use crate::error::Result;
@@ -146,7 +146,8 @@ async fn free(connection: &mut PgConnection, held: &[Taken], reaped: &mut Reaped
         .await?;
     statement(sql!("reap_free")).bind(freed).bind(delays).execute(&mut *connection).await?;
     end(connection, &poisoned).await?;
-    Ok(ring)
+    let ended = poisoned.iter().map(|ending| (ending.id, ending.state)).collect();
+    Ok(ring.and(graph::follow(connection, ended).await?))
 }
 
 /// The worker lives but did not stop the attempt in time: a failure like any other.
@@ -175,7 +176,10 @@ async fn fail_overdue(connection: &mut PgConnection, late: &[Taken], reaped: &mu
         .await?;
     let endings: Vec<Ending> = over.into_iter().map(|job| job.ending(&error)).collect();
     end(connection, &endings).await?;
+    let ended = endings.iter().map(|ending| (ending.id, ending.state)).collect();
+    let followed = graph::follow(connection, ended).await?;
     let (_, ring) = put_back(connection, &returns).await?;
+    let ring = ring.and(followed);
     reaped.overdue = late.len() as u64;
     Ok(ring.and(Ring { revoked: !late.is_empty(), ..Ring::default() }))
 }

@@ -75,11 +75,13 @@ fn start(shared: &Arc<Shared>, claimed: Claimed) {
     };
     let context = shared.held.hold(job.id, claim.fence(), slot, kind.acts_outside());
     let claim = claim.in_slot(slot);
+    let held = Arc::clone(&context.claim);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let job = Arc::new(job);
         let outcome = run(&shared, kind, Arc::clone(&job), context).await;
-        let finish = outcome.map(|outcome| Finish::new(claim, outcome));
+        let (spawn, records) = held.take_along();
+        let finish = outcome.map(|outcome| Finish::new(claim, outcome).spawning(spawn).recording(records));
         let _ = shared.ended.send(Ended::new(&job, slot, finish));
     });
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::graph::{NewRecord, Spawn};
 use crate::job::{Fence, JobId, check_json};
 use crate::worker::ClaimBeat;
 
@@ -48,6 +49,21 @@ impl JobContext {
         self.news.notify_one();
     }
 
+    /// Writes a record of the job's run, at once and under the claim's fence.
+    pub fn record(&self, record: NewRecord) {
+        if let Err(error) = record.check() {
+            tracing::warn!(%error, "record not written");
+            return;
+        }
+        self.claim.lock().records.push(record);
+        self.news.notify_one();
+    }
+
+    /// Adds jobs to the run in the transaction that completes this job. A later call replaces an earlier one.
+    pub fn spawn(&self, spawn: Spawn) {
+        *self.claim.spawn.lock().unwrap_or_else(PoisonError::into_inner) = spawn;
+    }
+
     /// Cancelled when the job should stop: cancelled by someone, out of time, or its worker leaves.
     pub fn stopping(&self) -> CancellationToken {
         self.claim.stopping.clone()
@@ -66,6 +82,7 @@ pub(super) struct HeldClaim {
     stopping: CancellationToken,
     reason: watch::Sender<Option<StopReason>>,
     news: Mutex<News>,
+    spawn: Mutex<Spawn>,
 }
 
 /// What the next beat has to tell.
@@ -74,6 +91,7 @@ struct News {
     slot: Option<u32>,
     progress: Option<f64>,
     checkpoint: Option<Value>,
+    records: Vec<NewRecord>,
 }
 
 impl HeldClaim {
@@ -100,6 +118,12 @@ impl HeldClaim {
         }
     }
 
+    /// What the finish has to take along: jobs to spawn, and records that no beat has sent yet.
+    pub(super) fn take_along(&self) -> (Spawn, Vec<NewRecord>) {
+        let spawn = std::mem::take(&mut *self.spawn.lock().unwrap_or_else(PoisonError::into_inner));
+        (spawn, std::mem::take(&mut self.lock().records))
+    }
+
     pub(super) fn stop_reason(&self) -> Option<StopReason> {
         *self.reason.borrow()
     }
@@ -124,6 +148,7 @@ impl Held {
             stopping: CancellationToken::new(),
             reason: watch::Sender::new(None),
             news: Mutex::new(News { slot: Some(slot), ..News::default() }),
+            spawn: Mutex::default(),
         });
         self.lock().insert(job, Arc::clone(&claim));
         JobContext { claim, news: Arc::clone(&self.news), slot }
@@ -154,6 +179,7 @@ impl Held {
                     slot: news.slot,
                     progress: news.progress,
                     checkpoint: news.checkpoint,
+                    records: news.records,
                 }
             })
             .collect()
@@ -170,6 +196,8 @@ impl Held {
             news.slot = news.slot.or(beat.slot);
             news.progress = news.progress.or(beat.progress);
             news.checkpoint = news.checkpoint.take().or(beat.checkpoint);
+            // The older ones first: of two writes of one record the later counts.
+            news.records.splice(0..0, beat.records);
         }
     }
 

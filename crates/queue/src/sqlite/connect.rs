@@ -31,6 +31,10 @@ pub(super) fn open_migrated(path: &Path, options: &OpenOptions) -> Result<Connec
         });
     }
     refuse_network_file_system(path)?;
+    if !options.migrate && !path.exists() {
+        // Looking must not leave an empty file behind.
+        refuse_pending(MIGRATIONS)?;
+    }
     let connection = open_file(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     keep_private(path);
     retry_while_busy(options.patience, || configure(&connection)).map_err(|error| explain(path, error))?;

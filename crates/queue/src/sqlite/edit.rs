@@ -4,13 +4,17 @@ use rusqlite::params;
 
 use super::clock::steady_us;
 use super::finish::{Ending, Standing, end};
+use super::graph::restart_dependents;
 use super::read::FilterValues;
 use super::sql;
 use super::writer::Tx;
 use crate::bell::Ring;
 use crate::error::{QueueError, Result};
+use crate::graph::NewRecord;
 use crate::job::{AttemptOutcome, Fence, JobId, JobState};
 use crate::queue::JobFilter;
+use crate::run::RunId;
+use crate::settle::RunShare;
 
 /// Jobs forgotten in one transaction of `clear`: enough to be fast, few enough that others get their turn.
 const CLEAR_BATCH: u32 = 1_000;
@@ -27,14 +31,9 @@ pub(super) fn cancel(tx: &Tx<'_>, id: JobId) -> Result<()> {
     // The fence rises: whatever the claim still writes is refused.
     let fence = Fence(job.fence + 1);
     let last = Ending {
-        state: JobState::Cancelled,
-        fence,
+        fence: Some(fence),
         settled_fence: Some(fence),
-        slot: None,
-        attempt: job.attempt,
-        lost: job.lost,
-        error: None,
-        result: None,
+        ..Ending::unclaimed(JobState::Cancelled, None)
     };
     end(tx, id, &job.standing, &last)
 }
@@ -45,20 +44,57 @@ pub(super) fn retry(tx: &Tx<'_>, id: JobId) -> Result<()> {
         return Err(QueueError::WrongState { id, state: job.standing.state, hint });
     }
     let Some(job) = ended(tx, id)? else { return Err(QueueError::NotFound(id)) };
-    tx.run(sql!("retry_remember"), [id.0])?;
-    if tx.run(sql!("retry"), params![id.0, steady_us()])? == 0 {
+    if !reopen(tx, id, &job, JobState::Pending)? {
         let hint = "another live job has its unique key".into();
         return Err(QueueError::WrongState { id, state: job.state, hint });
     }
+    tx.ring(Ring { ready: true, ..Ring::default() });
+    restart_dependents(tx, id, |dependent| match ended(tx, dependent)? {
+        Some(job) => reopen(tx, dependent, &job, JobState::Waiting),
+        None => Ok(false),
+    })
+}
+
+/// Takes a job from history back into the queue as a new generation. Not so if a live job has its unique key.
+fn reopen(tx: &Tx<'_>, id: JobId, job: &Standing, state: JobState) -> Result<bool> {
+    tx.run(sql!("retry_remember"), [id.0])?;
+    if tx.run(sql!("retry"), params![id.0, steady_us(), state.as_str()])? == 0 {
+        return Ok(false);
+    }
     tx.run(sql!("ended_forget"), [id.0])?;
     tx.count(&job.lane, &job.kind, job.state, -1);
-    tx.count(&job.lane, &job.kind, JobState::Pending, 1);
-    tx.ring(Ring { ready: true, ..Ring::default() });
+    tx.count(&job.lane, &job.kind, state, 1);
     if let Some(run) = &job.run {
-        let (failed, cancelled) = (job.state == JobState::Failed, job.state == JobState::Cancelled);
-        tx.run(sql!("run_reopen"), params![run, failed, cancelled])?;
+        let share = RunShare::of(job.state, job.required);
+        tx.run(sql!("run_reopen"), params![run, share.failed, share.cancelled, share.degraded])?;
     }
-    Ok(())
+    Ok(true)
+}
+
+pub(super) fn retry_run(tx: &Tx<'_>, run: &RunId, steps: &[String]) -> Result<u64> {
+    if tx.first(sql!("get_run"), [run.as_str()], |_| Ok(()))?.is_none() {
+        return Err(QueueError::NoSuchRun(run.clone()));
+    }
+    let steps = serde_json::to_string(steps).map_err(QueueError::unexpected)?;
+    let mut restarted = 0;
+    // One by one: starting a job over takes along what needs it, so the next may have started over already.
+    for id in tx.all(sql!("retry_run"), params![run.as_str(), steps], |row| row.get(0).map(JobId))? {
+        if ended(tx, id)?.is_some() {
+            retry(tx, id)?;
+            restarted += 1;
+        }
+    }
+    Ok(restarted)
+}
+
+pub(super) fn put_record(tx: &Tx<'_>, run: &RunId, record: &NewRecord, expected: Option<u64>) -> Result<u64> {
+    let at = params![run.as_str(), record.kind, record.key];
+    let found: Option<i64> = tx.first(sql!("record_version"), at, |row| row.get(0))?;
+    let found = found.map_or(0, i64::unsigned_abs);
+    if let Some(expected) = expected.filter(|expected| *expected != found) {
+        return Err(QueueError::Stale { key: record.key.clone(), expected, found });
+    }
+    super::graph::put_record(tx, run.as_str(), record)?.ok_or_else(|| QueueError::NoSuchRun(run.clone()))
 }
 
 pub(super) fn delete(tx: &Tx<'_>, id: JobId) -> Result<()> {
@@ -66,9 +102,17 @@ pub(super) fn delete(tx: &Tx<'_>, id: JobId) -> Result<()> {
         Some(job) if job.standing.state == JobState::Running => {
             Err(QueueError::WrongState { id, state: JobState::Running, hint: "cancel it first".into() })
         }
+        Some(job) if is_needed(tx, id)? => {
+            let hint = "other jobs wait for it; cancel it instead".into();
+            Err(QueueError::WrongState { id, state: job.standing.state, hint })
+        }
         Some(job) => forget_live(tx, id, &job.standing),
         None => forget_ended(tx, id),
     }
+}
+
+fn is_needed(tx: &Tx<'_>, id: JobId) -> Result<bool> {
+    Ok(tx.first(sql!("need_holds"), [id.0], |_| Ok(()))?.is_some())
 }
 
 pub(super) fn clear(tx: &Tx<'_>, filter: &JobFilter) -> Result<u64> {
@@ -89,9 +133,10 @@ pub(super) fn clear(tx: &Tx<'_>, filter: &JobFilter) -> Result<u64> {
 fn forget_live(tx: &Tx<'_>, id: JobId, job: &Standing) -> Result<()> {
     tx.run(sql!("finish_forget"), [id.0])?;
     tx.run(sql!("prune_attempts"), [id.0])?;
+    tx.run(sql!("need_forget"), [id.0])?;
     tx.count(&job.lane, &job.kind, job.state, -1);
     if let Some(run) = &job.run {
-        tx.run(sql!("run_settle"), params![run, false, false, 1, tx.now.as_ms()])?;
+        tx.run(sql!("run_settle"), params![run, false, false, 1, tx.now.as_ms(), false])?;
     }
     Ok(())
 }
@@ -100,6 +145,7 @@ fn forget_ended(tx: &Tx<'_>, id: JobId) -> Result<()> {
     let Some(job) = ended(tx, id)? else { return Err(QueueError::NotFound(id)) };
     tx.run(sql!("ended_forget"), [id.0])?;
     tx.run(sql!("prune_attempts"), [id.0])?;
+    tx.run(sql!("need_forget"), [id.0])?;
     tx.count(&job.lane, &job.kind, job.state, -1);
     Ok(())
 }
@@ -107,19 +153,10 @@ fn forget_ended(tx: &Tx<'_>, id: JobId) -> Result<()> {
 struct Live {
     standing: Standing,
     fence: i64,
-    attempt: u32,
-    lost: u32,
 }
 
 fn live(tx: &Tx<'_>, id: JobId) -> Result<Option<Live>> {
-    tx.first(sql!("live"), [id.0], |row| {
-        Ok(Live {
-            standing: Standing::read(row)?,
-            fence: row.get(4)?,
-            attempt: row.get(5)?,
-            lost: row.get(6)?,
-        })
-    })
+    tx.first(sql!("live"), [id.0], |row| Ok(Live { standing: Standing::read(row)?, fence: row.get(5)? }))
 }
 
 fn ended(tx: &Tx<'_>, id: JobId) -> Result<Option<Standing>> {

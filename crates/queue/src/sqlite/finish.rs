@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use rusqlite::params;
 
+use super::graph::{follow_end, put_records, spawn};
 use super::row::Columns;
 use super::sql;
 use super::writer::Tx;
 use crate::bell::Ring;
 use crate::error::Result;
+use crate::graph::{NewRecord, Spawn};
 use crate::job::{AttemptOutcome, Fence, Finish, JobError, JobId, JobState, Settled};
-use crate::settle::Verdict;
+use crate::settle::{RunShare, Verdict};
 
 /// A finish as the writer's thread applies it: everything decided and serialised.
 pub(super) struct Settlement {
@@ -21,6 +23,8 @@ pub(super) struct Settlement {
     lost: u32,
     error: Option<String>,
     end: End,
+    spawn: Option<Spawn>,
+    records: Vec<NewRecord>,
 }
 
 enum End {
@@ -47,6 +51,8 @@ impl Settlement {
             lost: claim.lost,
             error: error.map(error_json),
             end,
+            spawn: finish.spawned().cloned(),
+            records: finish.records.clone(),
         }
     }
 }
@@ -65,15 +71,21 @@ fn settle(tx: &Tx<'_>, settlement: &Settlement) -> Result<Settled> {
         let mine = tx.first(sql!("finish_settled"), [id, fence], |_| Ok(()))?.is_some();
         return Ok(if mine { Settled::Accepted } else { Settled::Refused });
     };
+    if let Some(run) = &held.run {
+        put_records(tx, run, &settlement.records)?;
+        if let Some(jobs) = &settlement.spawn {
+            spawn(tx, run, jobs)?;
+        }
+    }
     match &settlement.end {
         End::Done { state, result } => {
             let last = Ending {
                 state: *state,
-                fence: settlement.fence,
+                fence: Some(settlement.fence),
                 settled_fence: Some(settlement.fence),
                 slot: settlement.slot,
-                attempt: settlement.attempt,
-                lost: settlement.lost,
+                attempt: Some(settlement.attempt),
+                lost: Some(settlement.lost),
                 error: settlement.error.as_deref(),
                 result: result.as_deref(),
             };
@@ -93,36 +105,69 @@ pub(super) struct Standing {
     pub(super) kind: String,
     pub(super) state: JobState,
     pub(super) run: Option<String>,
+    pub(super) required: bool,
 }
 
 impl Standing {
     pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
         let mut column = Columns::of(row);
-        Ok(Self { lane: column.next()?, kind: column.next()?, state: column.parsed()?, run: column.next()? })
+        Ok(Self {
+            lane: column.next()?,
+            kind: column.next()?,
+            state: column.parsed()?,
+            run: column.next()?,
+            required: column.next()?,
+        })
     }
 }
 
 /// How a job goes down in history.
 pub(super) struct Ending<'a> {
     pub(super) state: JobState,
-    pub(super) fence: Fence,
+    /// `None`: as it is.
+    pub(super) fence: Option<Fence>,
     /// `None` when no claim settled it.
     pub(super) settled_fence: Option<Fence>,
     pub(super) slot: Option<u32>,
-    pub(super) attempt: u32,
-    pub(super) lost: u32,
+    /// `None`: as it is.
+    pub(super) attempt: Option<u32>,
+    pub(super) lost: Option<u32>,
     pub(super) error: Option<&'a str>,
     pub(super) result: Option<&'a str>,
 }
 
-/// Moves a live job to history and tells its run.
+impl<'a> Ending<'a> {
+    /// Of a job that no claim holds.
+    pub(super) fn unclaimed(state: JobState, error: Option<&'a str>) -> Self {
+        Self {
+            state,
+            fence: None,
+            settled_fence: None,
+            slot: None,
+            attempt: None,
+            lost: None,
+            error,
+            result: None,
+        }
+    }
+}
+
+/// Moves a live job to history, tells its run, and lets what waited for it go on.
 pub(super) fn end(tx: &Tx<'_>, id: JobId, held: &Standing, last: &Ending<'_>) -> Result<()> {
+    end_one(tx, id, held, last)?;
+    match held.run {
+        Some(_) => follow_end(tx, id, last.state),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn end_one(tx: &Tx<'_>, id: JobId, held: &Standing, last: &Ending<'_>) -> Result<()> {
     tx.run(
         sql!("finish_done"),
         params![
             id.0,
             last.state.as_str(),
-            last.fence.0,
+            last.fence.map(|fence| fence.0),
             last.settled_fence.map(|fence| fence.0),
             last.slot,
             last.attempt,
@@ -136,8 +181,11 @@ pub(super) fn end(tx: &Tx<'_>, id: JobId, held: &Standing, last: &Ending<'_>) ->
     tx.count(&held.lane, &held.kind, held.state, -1);
     tx.count(&held.lane, &held.kind, last.state, 1);
     if let Some(run) = &held.run {
-        let (failed, cancelled) = (last.state == JobState::Failed, last.state == JobState::Cancelled);
-        tx.run(sql!("run_settle"), params![run, failed, cancelled, 0, tx.now.as_ms()])?;
+        let share = RunShare::of(last.state, held.required);
+        tx.run(
+            sql!("run_settle"),
+            params![run, share.failed, share.cancelled, 0, tx.now.as_ms(), share.degraded],
+        )?;
     }
     Ok(())
 }

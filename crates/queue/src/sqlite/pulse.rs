@@ -8,6 +8,7 @@ use rusqlite::{Connection, params};
 
 use super::clock::boottime_ms;
 use super::connect::open_again;
+use super::graph::put_records;
 use super::sql;
 use super::writer::Tx;
 use crate::error::{QueueError, Result};
@@ -71,8 +72,18 @@ fn release_stranded(tx: &Tx<'_>, beat: &Beat) -> Result<()> {
     Ok(())
 }
 
+fn run_to_record_in(tx: &Tx<'_>, claim: &ClaimBeat) -> Result<Option<String>> {
+    if claim.records.is_empty() {
+        return Ok(None);
+    }
+    tx.first(sql!("job_run"), [claim.job.0, claim.fence.0], |row| row.get(0))
+}
+
 /// Saves what is new about a claim; says whether the claim still is the worker's.
 fn still_held(tx: &Tx<'_>, claim: &ClaimBeat) -> Result<bool> {
+    if let Some(run) = run_to_record_in(tx, claim)? {
+        put_records(tx, &run, &claim.records)?;
+    }
     if claim.progress.is_none() && claim.checkpoint.is_none() && claim.slot.is_none() {
         return Ok(tx.first(sql!("beat_look"), [claim.job.0, claim.fence.0], |_| Ok(()))?.is_some());
     }

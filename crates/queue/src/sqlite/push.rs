@@ -3,6 +3,7 @@
 use rusqlite::params;
 
 use super::clock::steady_us;
+use super::graph::note_needs;
 use super::sql;
 use super::writer::Tx;
 use crate::bell::Ring;
@@ -44,47 +45,53 @@ fn known(tx: &Tx<'_>, push: &Push, key: &str) -> Result<Option<Pushed>> {
 
 fn push_new(tx: &Tx<'_>, push: &Push) -> Result<Pushed> {
     let run = push.run.as_ref().map(|_| RunId::new());
+    let run_id = run.as_ref().map(RunId::as_str);
     let (mut jobs, mut stored) = (Vec::with_capacity(push.jobs.len()), 0);
     let mut fair_at = steady_us();
     for job in &push.jobs {
-        let (id, is_new) = push_job(tx, push, run.as_ref(), job, fair_at)?;
+        let (id, is_new) = push_job(tx, &push.tenant, run_id, job, fair_at)?;
         jobs.push(id);
         stored += u32::from(is_new);
         if run.is_some() {
             fair_at += i64::from(job.cost_ms) * 1_000;
         }
     }
-    if let (Some(id), Some(run)) = (&run, &push.run) {
+    if let (Some(id), Some(run)) = (run_id, &push.run) {
         let meta = run.meta.to_string();
         tx.run(
             sql!("push_run"),
-            params![id.as_str(), push.tenant, run.name, run.external_id, meta, stored, tx.now.as_ms()],
+            params![id, push.tenant, run.name, run.external_id, meta, stored, tx.now.as_ms(), fair_at],
         )?;
+        note_needs(tx, &push.jobs, &jobs)?;
     }
     Ok(Pushed { run, jobs, replayed: false })
 }
 
-/// Stores a job, or finds the one that holds its unique key.
-fn push_job(
+/// Stores a job, or finds the one that holds its unique key; says whether it is new.
+pub(super) fn push_job(
     tx: &Tx<'_>,
-    push: &Push,
-    run: Option<&RunId>,
+    tenant: &str,
+    run: Option<&str>,
     job: &NewJob,
     fair_at: i64,
 ) -> Result<(JobId, bool)> {
     if let Some(key) = &job.unique_key {
-        let twin = tx.first(sql!("push_twin"), params![push.tenant, job.kind, key], |row| row.get(0))?;
+        let twin =
+            tx.first(sql!("push_twin"), params![tenant, job.kind, key], |row| row.get(0).map(JobId))?;
         if let Some(twin) = twin {
-            return Ok((JobId(twin), false));
+            return Ok((twin, false));
         }
     }
-    let later = job.run_at.is_some_and(|at| at > tx.now);
-    let state = if later { JobState::Scheduled } else { JobState::Pending };
+    let state = match job.run_at {
+        _ if !job.needs.is_empty() => JobState::Waiting,
+        Some(at) if at > tx.now => JobState::Scheduled,
+        _ => JobState::Pending,
+    };
     tx.run(
         sql!("push_job"),
         params![
-            push.tenant,
-            run.map(RunId::as_str),
+            tenant,
+            run,
             job.step,
             job.kind,
             job.lane,
@@ -104,9 +111,15 @@ fn push_job(
             job.cost_ms,
             job.payload.to_string(),
             tx.now.as_ms(),
+            job.required,
+            job.needs_count(),
         ],
     )?;
     tx.count(&job.lane, &job.kind, state, 1);
-    tx.ring(Ring { ready: !later, scheduled: later, ..Ring::default() });
+    tx.ring(Ring {
+        ready: state == JobState::Pending,
+        scheduled: state == JobState::Scheduled,
+        ..Ring::default()
+    });
     Ok((JobId(tx.inserted()), true))
 }

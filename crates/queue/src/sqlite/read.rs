@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::row::{self, Columns};
 use super::sql;
+use crate::graph::Record;
 use crate::job::{Attempt, Job, JobId};
 use crate::queue::{Count, JobFilter, Listed, Page};
 use crate::run::{Run, RunId};
@@ -41,6 +42,14 @@ pub(super) fn counts(connection: &Connection) -> rusqlite::Result<Vec<Count>> {
 
 pub(super) fn get_run(connection: &Connection, id: &RunId) -> rusqlite::Result<Option<Run>> {
     connection.prepare_cached(sql!("get_run"))?.query_row([id.as_str()], row::run).optional()
+}
+
+pub(super) fn records(
+    connection: &Connection,
+    run: &RunId,
+    kind: Option<&str>,
+) -> rusqlite::Result<Vec<Record>> {
+    connection.prepare_cached(sql!("records"))?.query_map(params![run.as_str(), kind], row::record)?.collect()
 }
 
 /// A filter as parameters: NULL means any.

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::backoff::Backoff;
+use crate::graph::Record;
 use crate::job::{Attempt, Fence, Job, JobId};
 use crate::run::Run;
 use crate::timestamp::Timestamp;
@@ -22,7 +23,7 @@ pub(super) struct Columns<'r, 's> {
 
 impl<'r, 's> Columns<'r, 's> {
     /// The first column that is not part of a job.
-    pub(super) const AFTER_JOB: usize = 31;
+    pub(super) const AFTER_JOB: usize = 33;
 
     pub(super) fn of(row: &'r Row<'s>) -> Self {
         Self { row, at: 0 }
@@ -93,6 +94,8 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         claimed_at: column.maybe_instant()?,
         result: column.maybe_json()?,
         finished_at: column.maybe_instant()?,
+        required: column.next()?,
+        needs_left: column.next()?,
     })
 }
 
@@ -125,10 +128,17 @@ pub(super) fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
         jobs_left: column.next()?,
         jobs_failed: column.next()?,
         jobs_cancelled: column.next()?,
+        jobs_degraded: column.next()?,
         created_at: column.instant()?,
         started_at: column.maybe_instant()?,
         finished_at: column.maybe_instant()?,
     })
+}
+
+pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
+    let mut column = Columns::of(row);
+    let (run, kind, key) = (column.parsed()?, column.next()?, column.next()?);
+    Ok(Record { run, kind, key, version: column.next::<i64>()?.unsigned_abs(), json: column.json()? })
 }
 
 /// `is_alive` judges a boot id and the end of a lease in that boot's time.

@@ -112,17 +112,14 @@ fn fail(tx: &Tx<'_>, job: &Job, error: &JobError, attempt: u32, lost: u32) -> Re
         kind: job.kind.clone(),
         state: job.state,
         run: job.run.as_ref().map(ToString::to_string),
+        required: job.required,
     };
     let error = error_json(error);
     let last = Ending {
-        state: JobState::Failed,
-        fence: job.fence,
-        settled_fence: None,
         slot: job.slot,
-        attempt,
-        lost,
-        error: Some(&error),
-        result: None,
+        attempt: Some(attempt),
+        lost: Some(lost),
+        ..Ending::unclaimed(JobState::Failed, Some(&error))
     };
     end(tx, job.id, &held, &last)
 }
@@ -137,10 +134,13 @@ pub(super) fn prune(tx: &Tx<'_>, keep: Duration) -> Result<u64> {
     })?;
     for (id, lane, kind, state) in &old {
         tx.run(sql!("prune_attempts"), [id.0])?;
+        tx.run(sql!("need_forget"), [id.0])?;
         tx.count(lane, kind, *state, -1);
     }
     tx.run(sql!("prune_workers"), [before])?;
     tx.run(sql!("prune_keys"), [tx.now.as_ms()])?;
-    tx.run(sql!("prune_runs"), [before])?;
+    for run in tx.all(sql!("prune_runs"), [before], |row| row.get::<_, String>(0))? {
+        tx.run(sql!("record_forget"), [run])?;
+    }
     Ok(old.len() as u64)
 }

@@ -3,6 +3,7 @@
 mod claims;
 mod edits;
 mod faults;
+mod graphs;
 mod leases;
 mod lists;
 mod processes;
@@ -109,6 +110,22 @@ promises! {
         restarts_half_way_lose_nothing
         ten_processes_may_start_at_once
         a_jump_of_the_clock_changes_no_lease
+    ;
+    graphs:
+        a_job_waits_for_what_it_needs
+        a_fan_in_of_a_thousand_is_released_once
+        a_failed_need_is_followed_by_the_policy
+        a_cancelled_need_takes_along_what_waits_for_it
+        needs_that_cannot_be_met_are_refused
+        an_optional_failure_makes_a_run_partial
+        a_finishing_job_spawns_jobs_and_edges
+        a_spawn_may_need_what_has_ended_already
+        a_bad_spawn_fails_the_job_and_not_the_worker
+        a_retried_step_runs_again_with_all_that_needs_it
+        a_job_that_others_wait_for_is_not_deleted
+        records_are_written_under_the_fence
+        an_edit_of_a_record_names_the_version_it_saw
+        a_worker_runs_a_graph_to_its_end
     ;
     faults:
         a_database_that_dies_loses_nothing

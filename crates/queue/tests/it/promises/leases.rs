@@ -39,6 +39,7 @@ fn claim_beat(claimed: &Claimed) -> ClaimBeat {
         slot: None,
         progress: None,
         checkpoint: None,
+        records: vec![],
     }
 }
 

@@ -1,0 +1,2 @@
+-- need_ready.sql: the last need was met.
+UPDATE job SET state = ?2 WHERE id = ?1 AND state = 'waiting'

@@ -1,0 +1,196 @@
+//! Jobs that wait for others, and records: what a run is made of besides its jobs.
+//!
+//! Whoever ends or adds jobs of a run holds the run's row, so of two finishes of one run the second sees what the first
+//! made: no need is overlooked.
+
+use std::collections::{BTreeSet, HashMap};
+
+use sqlx::PgConnection;
+
+use super::connect::{Database, statement};
+use super::failure::Tried;
+use super::finish::{Ending, end, error_json, ring_of};
+use super::insert::{cost_us, insert_unique, rows_in_line};
+use super::read::{big_number, number, parsed, value};
+use super::sql;
+use crate::bell::Ring;
+use crate::error::QueueError;
+use crate::graph::{Needed, NewRecord, Spawn, need_failed};
+use crate::job::{JobId, JobState, NewJob};
+use crate::run::RunId;
+
+/// Notes what jobs need, now that their ids are known.
+pub(super) async fn note_needs(connection: &mut PgConnection, jobs: &[NewJob], ids: &[JobId]) -> Tried<()> {
+    let (mut waiting, mut needed, mut policies) = (Vec::new(), Vec::new(), Vec::new());
+    for (job, id) in jobs.iter().zip(ids) {
+        for need in &job.needs {
+            waiting.push(id.0);
+            needed.push(resolve(need.on, ids).0);
+            policies.push(need.on_failed.as_str());
+        }
+    }
+    if !waiting.is_empty() {
+        statement(sql!("need_add")).bind(waiting).bind(needed).bind(policies).execute(connection).await?;
+    }
+    Ok(())
+}
+
+fn resolve(needed: Needed, ids: &[JobId]) -> JobId {
+    match needed {
+        Needed::Nth(nth) => ids[nth],
+        Needed::Job(id) => id,
+    }
+}
+
+/// Adds jobs to a run, before the job that asks for them ends: the run cannot end in between.
+pub(super) async fn spawn(connection: &mut PgConnection, run: &str, spawn: &Spawn) -> Tried<Ring> {
+    let Some(row) = statement(sql!("run_hold")).bind(run).fetch_optional(&mut *connection).await? else {
+        return Ok(Ring::default());
+    };
+    let (tenant, fair_next): (String, i64) = (value(&row, "tenant")?, value(&row, "fair_next")?);
+    let rows = rows_in_line(&spawn.jobs, &tenant, Some(run), Some(fair_next));
+    let (stored, mut ring) = insert_unique(connection, &rows).await?;
+    let new = stored.iter().filter(|job| job.is_new).count();
+    statement(sql!("run_grow"))
+        .bind(run)
+        .bind(i32::try_from(new).unwrap_or(i32::MAX))
+        .bind(cost_us(&spawn.jobs))
+        .execute(&mut *connection)
+        .await?;
+    let ids: Vec<JobId> = stored.into_iter().map(|job| job.id).collect();
+    note_needs(connection, &spawn.jobs, &ids).await?;
+    for edge in &spawn.edges {
+        statement(sql!("need_more"))
+            .bind(edge.job.0)
+            .bind(run)
+            .bind(resolve(edge.need.on, &ids).0)
+            .bind(edge.need.on_failed.as_str())
+            .execute(&mut *connection)
+            .await?;
+    }
+    ring = ring.and(follow_needs_on_ended(connection, run, &spawn.jobs).await?);
+    Ok(ring)
+}
+
+/// Needs on jobs that the run had before may be met already, or never be.
+async fn follow_needs_on_ended(connection: &mut PgConnection, run: &str, jobs: &[NewJob]) -> Tried<Ring> {
+    let existing: BTreeSet<i64> = jobs
+        .iter()
+        .flat_map(|job| &job.needs)
+        .filter_map(|need| match need.on {
+            Needed::Job(id) => Some(id.0),
+            Needed::Nth(_) => None,
+        })
+        .collect();
+    if existing.is_empty() {
+        return Ok(Ring::default());
+    }
+    let existing: Vec<i64> = existing.into_iter().collect();
+    let rows = statement(sql!("need_ended")).bind(run).bind(existing).fetch_all(&mut *connection).await?;
+    let ended =
+        rows.iter().map(|row| Ok((value(row, "id")?, parsed(row, "state")?))).collect::<Tried<Vec<_>>>()?;
+    follow(connection, ended).await
+}
+
+/// Jobs of runs ended: what waited for them goes on, or ends too, wave by wave down the graph.
+pub(super) async fn follow(connection: &mut PgConnection, mut ended: Vec<(i64, JobState)>) -> Tried<Ring> {
+    let mut ring = Ring::default();
+    while !ended.is_empty() {
+        let rows = statement(sql!("need_follow"))
+            .bind(ended.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+            .bind(ended.iter().map(|(_, state)| state.as_str()).collect::<Vec<_>>())
+            .fetch_all(&mut *connection)
+            .await?;
+        let mut doomed = Vec::new();
+        for row in &rows {
+            let Some(culprit) = value::<Option<i64>>(row, "culprit")? else {
+                ring = ring.and(ring_of(parsed(row, "state")?));
+                continue;
+            };
+            let fence: i64 = value(row, "fence")?;
+            let state = if value(row, "fails")? { JobState::Failed } else { JobState::Skipped };
+            doomed.push(Ending {
+                id: value(row, "id")?,
+                fence,
+                guarded: false,
+                fence_after: fence,
+                settled_after: value(row, "settled_fence")?,
+                state,
+                result: None,
+                error: Some(error_json(&need_failed(JobId(culprit), parsed(row, "culprit_state")?))),
+                attempt: number(row, "attempt")?,
+                lost: number(row, "lost")?,
+                slot: None,
+            });
+        }
+        end(connection, &doomed).await?;
+        ended = doomed.into_iter().map(|ending| (ending.id, ending.state)).collect();
+    }
+    Ok(ring)
+}
+
+/// The jobs that need one of these.
+pub(super) async fn needing(connection: &mut PgConnection, ids: &[i64]) -> Tried<Vec<i64>> {
+    let rows = statement(sql!("need_of_ended")).bind(ids.to_vec()).fetch_all(connection).await?;
+    rows.iter().map(|row| value(row, "job")).collect()
+}
+
+pub(super) async fn recount(connection: &mut PgConnection, ids: Vec<i64>) -> Tried<Ring> {
+    let rows = statement(sql!("need_recount")).bind(ids).fetch_all(connection).await?;
+    rows.iter().try_fold(Ring::default(), |ring, row| Ok(ring.and(ring_of(parsed(row, "state")?))))
+}
+
+/// The runs of the jobs that these claims may still settle, by job. The jobs are locked.
+pub(super) async fn hold(
+    connection: &mut PgConnection,
+    claims: &[(i64, i64)],
+) -> Tried<HashMap<i64, Option<String>>> {
+    let (ids, fences): (Vec<i64>, Vec<i64>) = claims.iter().copied().unzip();
+    let rows = statement(sql!("finish_hold")).bind(ids).bind(fences).fetch_all(connection).await?;
+    rows.iter().map(|row| Ok((value(row, "id")?, value(row, "run")?))).collect()
+}
+
+/// Writes a record. `None`: there is no such run, or it is not at the expected version.
+pub(super) async fn write_record(
+    connection: &mut PgConnection,
+    run: &str,
+    record: &NewRecord,
+    expected: Option<u64>,
+) -> Tried<Option<u64>> {
+    let row = statement(sql!("record_put"))
+        .bind(run)
+        .bind(&record.kind)
+        .bind(&record.key)
+        .bind(record.json.to_string())
+        .bind(expected.map(u64::cast_signed))
+        .fetch_optional(connection)
+        .await?;
+    row.map(|row| big_number(&row, "version")).transpose()
+}
+
+pub(super) async fn put_record(
+    database: &Database,
+    run: &RunId,
+    record: &NewRecord,
+    expected: Option<u64>,
+) -> Tried<u64> {
+    let mut connection = database.connection().await?;
+    if let Some(version) = write_record(&mut connection, run.as_str(), record, expected).await? {
+        return Ok(version);
+    }
+    let row = statement(sql!("record_version"))
+        .bind(run.as_str())
+        .bind(&record.kind)
+        .bind(&record.key)
+        .fetch_optional(&mut *connection)
+        .await?;
+    Err(match row {
+        None => QueueError::NoSuchRun(run.clone()),
+        Some(row) => QueueError::Stale {
+            key: record.key.clone(),
+            expected: expected.unwrap_or_default(),
+            found: big_number(&row, "version")?,
+        },
+    }
+    .into())
+}
