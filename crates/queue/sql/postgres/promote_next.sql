@@ -1,4 +1,9 @@
 -- promote_next.sql: how long until the next scheduled job is due. Always one row; NULL: none is scheduled.
-SELECT CEIL(GREATEST(EXTRACT(EPOCH FROM MIN(run_at) - now()), 0) * 1000)::BIGINT AS next_in_ms
-FROM telecine.job
-WHERE state = 'scheduled'
+-- GREATEST passes over a NULL, so it must not see the one that an empty table gives.
+SELECT (
+    SELECT GREATEST(CEIL(EXTRACT(EPOCH FROM run_at - now()) * 1000), 0)::BIGINT
+    FROM telecine.job
+    WHERE state = 'scheduled'
+    ORDER BY run_at
+    LIMIT 1
+) AS next_in_ms

@@ -198,7 +198,8 @@ fn listen_until_closed(socket: &UnixDatagram, watcher: &Connection, live: &Weak<
         let now = data_version(watcher);
         if now != version {
             version = now;
-            live.bell.ring(Ring { died: false, ..Ring::ALL });
+            // Not `revoked`: a beat would answer it, which is a change again, here and for every other listener.
+            live.bell.ring(Ring { ready: true, scheduled: true, ..Ring::default() });
         }
         if live.sees_a_death() {
             live.bell.ring(Ring { died: true, ..Ring::default() });
