@@ -14,8 +14,8 @@ use crate::child::{Process, Role};
 use crate::ground::{Ground, KIND, job, per_second, worker_options};
 use crate::limit::{BULK, BULK_BATCHES, PRODUCERS, PUSH_FOR};
 
-/// As many as the peers prefetch.
-const SLOTS: u32 = 500;
+/// Two batches of 500 in flight, as in the raw drain with its two connections.
+const SLOTS: u32 = 1_000;
 /// How long a waiting worker is watched.
 const IDLE_FOR: Duration = Duration::from_secs(10);
 

@@ -71,12 +71,12 @@ const SETTLE_BATCH: &str = "WITH gone AS (DELETE FROM telecine.job WHERE id = AN
 INSERT INTO telecine.job_done (
     id, tenant, run, step, kind, lane, priority, fair_at, state, run_at, generation, fence, settled_fence, worker, slot,
     claimed_at, timeout_ms, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms,
-    limit_key, unique_key, scratch_bytes, cost_ms, progress, checkpoint, error, payload, result, created_at, finished_at
+    limit_key, unique_key, scratch_bytes, cost_ms, required, progress, checkpoint, error, payload, result, created_at, finished_at
 )
 SELECT
     id, tenant, run, step, kind, lane, priority, fair_at, 'completed', run_at, generation, fence, fence, worker, slot,
     claimed_at, timeout_ms, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms,
-    limit_key, unique_key, scratch_bytes, cost_ms, progress, checkpoint, error, payload, 'null', created_at, now()
+    limit_key, unique_key, scratch_bytes, cost_ms, required, progress, checkpoint, error, payload, 'null', created_at, now()
 FROM gone";
 
 pub(crate) struct PostgresLimit {

@@ -40,12 +40,12 @@ RETURNING id, payload";
 const REMEMBER_BATCH: &str = "INSERT INTO job_done (
     id, tenant, run, step, kind, lane, priority, fair_at, state, run_at, generation, fence, settled_fence, worker, slot,
     claimed_at, timeout_ms, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms,
-    limit_key, unique_key, scratch_bytes, cost_ms, progress, checkpoint, error, payload, result, created_at, finished_at
+    limit_key, unique_key, scratch_bytes, cost_ms, required, progress, checkpoint, error, payload, result, created_at, finished_at
 )
 SELECT
     id, tenant, run, step, kind, lane, priority, fair_at, 'completed', run_at, generation, fence, fence, worker, slot,
     claimed_at, timeout_ms, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms,
-    limit_key, unique_key, scratch_bytes, cost_ms, progress, checkpoint, error, payload, 'null', created_at, ?2
+    limit_key, unique_key, scratch_bytes, cost_ms, required, progress, checkpoint, error, payload, 'null', created_at, ?2
 FROM job
 WHERE id IN (SELECT value FROM json_each(?1))";
 
