@@ -91,7 +91,7 @@ where
     fn answer(self: Box<Self>, fate: &Result<()>) {
         let result = match (fate, self.result) {
             (_, Some(Err(own))) => Err(own),
-            (Err(shared), _) => Err(same_fate(shared)),
+            (Err(shared), _) => Err(shared.same_fate()),
             (Ok(()), Some(Ok(value))) => Ok(value),
             (Ok(()), None) => Err(QueueError::unexpected("an operation was committed without having run")),
         };
@@ -142,17 +142,6 @@ fn write_group(connection: &Connection, mut group: Vec<Box<dyn Operation>>, pati
     }
     if fate.is_ok() {
         live.ring(tx.ring.get());
-    }
-}
-
-fn same_fate(error: &QueueError) -> QueueError {
-    match error {
-        QueueError::Full { reason } => QueueError::Full { reason: reason.clone() },
-        QueueError::Unsuitable { reason, next_step } => {
-            QueueError::Unsuitable { reason: reason.clone(), next_step: next_step.clone() }
-        }
-        QueueError::Unavailable { reason } => QueueError::Unavailable { reason: reason.clone() },
-        other => QueueError::Unexpected { reason: other.to_string() },
     }
 }
 
