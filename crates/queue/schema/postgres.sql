@@ -266,6 +266,10 @@ CREATE TABLE telecine.schema_version (
     checksum text NOT NULL,
     applied_at timestamp with time zone NOT NULL
 );
+CREATE TABLE telecine.tenant (
+    name text NOT NULL,
+    weight double precision NOT NULL
+);
 CREATE TABLE telecine.upkeep (
     name text NOT NULL,
     next_at timestamp with time zone NOT NULL
@@ -321,12 +325,15 @@ ALTER TABLE ONLY telecine.schedule
     ADD CONSTRAINT schedule_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY telecine.schema_version
     ADD CONSTRAINT schema_version_pkey PRIMARY KEY (version);
+ALTER TABLE ONLY telecine.tenant
+    ADD CONSTRAINT tenant_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY telecine.upkeep
     ADD CONSTRAINT upkeep_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY telecine.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
 CREATE INDEX idempotency_expiry ON telecine.idempotency USING btree (expires_at);
-CREATE INDEX job_admitted ON telecine.job USING btree (limit_key) WHERE ((limit_key IS NOT NULL) AND (state = ANY (ARRAY['pending'::text, 'running'::text])));
+CREATE INDEX job_admitted ON telecine.job USING btree (limit_key, state) WHERE ((limit_key IS NOT NULL) AND (state = ANY (ARRAY['pending'::text, 'running'::text])));
+CREATE INDEX job_backlog ON telecine.job USING btree (tenant, fair_at) WHERE ((state = ANY (ARRAY['pending'::text, 'parked'::text])) AND (tenant <> ''::text));
 CREATE INDEX job_done_of_run ON telecine.job_done USING btree (run) WHERE (run IS NOT NULL);
 CREATE INDEX job_done_unique ON telecine.job_done USING btree (tenant, kind, unique_key) WHERE (unique_key IS NOT NULL);
 CREATE INDEX job_due ON telecine.job USING btree (run_at) WHERE (state = 'scheduled'::text);

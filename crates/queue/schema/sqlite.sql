@@ -11,6 +11,11 @@ CREATE TABLE attempt (
     PRIMARY KEY (job, fence)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE boot (
+    id         TEXT    PRIMARY KEY,
+    started_at INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE event (
     run  TEXT    NOT NULL,
     seq  INTEGER NOT NULL,
@@ -49,7 +54,8 @@ CREATE TABLE job (
     worker          INTEGER,
     slot            INTEGER,
     claimed_at      INTEGER,
-    deadline_at     INTEGER,
+    claimed_boot_ms INTEGER,
+    deadline_boot_ms INTEGER,
     timeout_ms      INTEGER,
     attempt         INTEGER NOT NULL DEFAULT 0,
     max_attempts    INTEGER NOT NULL,
@@ -72,7 +78,7 @@ CREATE TABLE job (
     CONSTRAINT job_state_is_live CHECK (state IN ('waiting', 'scheduled', 'parked', 'pending', 'running'))
 ) STRICT;
 
-CREATE INDEX job_admitted ON job (limit_key) WHERE limit_key IS NOT NULL AND state IN ('pending', 'running');
+CREATE INDEX job_admitted ON job (limit_key, state) WHERE limit_key IS NOT NULL AND state IN ('pending', 'running');
 
 CREATE VIEW job_any AS
 SELECT
@@ -87,6 +93,8 @@ SELECT
     max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, worker, slot,
     progress, checkpoint, error, created_at, claimed_at, result, finished_at, required, 0 AS needs_left
 FROM job_done;
+
+CREATE INDEX job_backlog ON job (tenant, fair_at) WHERE state IN ('pending', 'parked') AND tenant <> '';
 
 CREATE TABLE job_count (
     lane  TEXT    NOT NULL,
@@ -234,6 +242,11 @@ CREATE TABLE schedule (
 ) STRICT;
 
 CREATE TABLE schema_version (version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT;
+
+CREATE TABLE tenant (
+    name   TEXT PRIMARY KEY,
+    weight REAL NOT NULL
+) STRICT;
 
 CREATE TABLE upkeep (
     name    TEXT    PRIMARY KEY,

@@ -15,6 +15,8 @@ use crate::worker::WorkerId;
 
 /// A payload, result or checkpoint larger than this belongs in a blob, with its key in the JSON.
 pub const MAX_JSON_BYTES: usize = 256 * 1024;
+/// What is nested deeper could be stored, but not read back: the parser stops at 128.
+const MAX_JSON_DEPTH: usize = 100;
 /// How long after a job's timeout its worker has to stop it, before `reap` takes it back.
 pub(crate) const DEADLINE_GRACE: Duration = Duration::from_secs(30);
 const MAX_NAME_BYTES: usize = 200;
@@ -134,8 +136,10 @@ pub struct NewJob {
     pub backoff: Backoff,
     /// How long one attempt may take. The worker stops it then; `reap` takes it back if the worker does not.
     pub timeout_ms: Option<u64>,
-    /// While a job of the same tenant and kind with this key is live or completed, a push returns that job.
+    /// While a job of the same tenant and kind with this key is live or completed, a push returns that job. A run does
+    /// not wait for a job that another one brought.
     pub unique_key: Option<String>,
+    /// The [`Limit`](crate::Limit) that this job counts against. One that does not exist bounds nothing.
     pub limit_key: Option<String>,
     /// The step of the run that this job belongs to.
     pub step: Option<String>,
@@ -246,6 +250,13 @@ impl NewJob {
         u32::try_from(needed.len()).unwrap_or(u32::MAX)
     }
 
+    /// Counts against the limit of this key, if there is one.
+    #[must_use]
+    pub fn limit_key(mut self, key: impl Into<String>) -> Self {
+        self.limit_key = Some(key.into());
+        self
+    }
+
     /// Refuses what no database should ever see.
     pub(crate) fn check(&self) -> Result<()> {
         check_name("kind", &self.kind)?;
@@ -289,19 +300,34 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses JSON that is too large, and U+0000, which Postgres cannot store.
+/// Refuses JSON that is too large or too deep, and U+0000, which Postgres cannot store.
 pub(crate) fn check_json(what: &str, value: &Value) -> Result<()> {
-    let text = value.to_string();
-    if text.len() > MAX_JSON_BYTES {
+    let text_len = value.to_string().len();
+    if text_len > MAX_JSON_BYTES {
         return Err(QueueError::invalid(format!(
-            "{what} has {} bytes, over the limit of {MAX_JSON_BYTES}: store it as a blob and pass its key",
-            text.len()
+            "{what} has {text_len} bytes, over the limit of {MAX_JSON_BYTES}: store it as a blob and pass its key"
         )));
     }
-    if text.contains("\\u0000") {
-        return Err(QueueError::invalid(format!("{what} contains a NUL character")));
+    check_values(what, value, MAX_JSON_DEPTH)
+}
+
+fn check_values(what: &str, value: &Value, depth: usize) -> Result<()> {
+    if depth == 0 {
+        return Err(QueueError::invalid(format!("{what} is nested deeper than {MAX_JSON_DEPTH}")));
     }
-    Ok(())
+    let without_nul = |text: &str| match text.contains('\0') {
+        true => Err(QueueError::invalid(format!("{what} contains a NUL character"))),
+        false => Ok(()),
+    };
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+        Value::String(text) => without_nul(text),
+        Value::Array(items) => items.iter().try_for_each(|item| check_values(what, item, depth - 1)),
+        Value::Object(fields) => fields.iter().try_for_each(|(name, field)| {
+            without_nul(name)?;
+            check_values(what, field, depth - 1)
+        }),
+    }
 }
 
 /// A job as it is stored.
@@ -379,6 +405,7 @@ pub struct Claim {
     pub(crate) slot: Option<u32>,
     /// Whether the job belongs to a run: only such a job can be waited for.
     pub(crate) in_run: bool,
+    pub(crate) limit_key: Option<String>,
 }
 
 impl Claim {
@@ -392,6 +419,7 @@ impl Claim {
             backoff: job.backoff,
             slot: None,
             in_run: job.run.is_some(),
+            limit_key: job.limit_key.clone(),
         }
     }
 
@@ -487,10 +515,12 @@ pub enum AttemptOutcome {
     Cancelled,
     /// It ran past its deadline and its worker did not stop it.
     Overdue,
+    /// It was claimed, but the answer never reached the worker.
+    Stranded,
 }
 
 impl AttemptOutcome {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Completed,
         Self::Failed,
         Self::Snoozed,
@@ -498,6 +528,7 @@ impl AttemptOutcome {
         Self::Lost,
         Self::Cancelled,
         Self::Overdue,
+        Self::Stranded,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -509,6 +540,7 @@ impl AttemptOutcome {
             Self::Lost => "lost",
             Self::Cancelled => "cancelled",
             Self::Overdue => "overdue",
+            Self::Stranded => "stranded",
         }
     }
 }

@@ -33,6 +33,7 @@ mod bell;
 mod error;
 mod graph;
 mod job;
+mod limit;
 mod migration;
 mod open;
 mod postgres;
@@ -55,6 +56,7 @@ pub use job::{
     Attempt, AttemptOutcome, Claim, Fence, Finish, Job, JobError, JobId, JobState, MAX_JSON_BYTES, NewJob,
     Outcome, Settled,
 };
+pub use limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
 pub use open::{OpenOptions, open, open_with, pending_migrations};
 pub use postgres::PostgresQueue;
 pub use push::{Push, Pushed};

@@ -53,6 +53,12 @@ enum Database<'a> {
 impl<'a> Database<'a> {
     fn of(url: &'a str) -> Result<Self> {
         match url.split_once(':') {
+            Some(("sqlite", path)) if path.contains('?') || path.contains(":memory:") => {
+                Err(QueueError::invalid(
+                    "a SQLite URL is sqlite:FILE and nothing else: no options after `?`, and no `:memory:`, for a queue in \
+                 memory would lose its jobs",
+                ))
+            }
             Some(("sqlite", path)) if !path.is_empty() => {
                 Ok(Self::Sqlite(path.strip_prefix("//").unwrap_or(path)))
             }

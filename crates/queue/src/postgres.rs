@@ -14,8 +14,10 @@ mod finish;
 mod graph;
 mod group;
 mod insert;
+mod limits;
 mod migrate;
 mod notify;
+mod policy;
 mod push;
 mod read;
 mod sweep;
@@ -30,6 +32,7 @@ use tokio::sync::watch;
 use crate::error::Result;
 use crate::graph::{NewRecord, Record};
 use crate::job::{Attempt, Finish, Job, JobId, Settled};
+use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
 use crate::open::OpenOptions;
 use crate::push::{Push, Pushed};
 use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
@@ -114,11 +117,68 @@ impl Queue for PostgresQueue {
     }
 
     async fn delete(&self, id: JobId) -> Result<()> {
-        self.database.retrying(|| admin::delete(&self.database, id)).await
+        let ring = self.database.retrying(|| admin::delete(&self.database, id)).await?;
+        self.notifier.ring(ring);
+        Ok(())
     }
 
     async fn clear(&self, filter: &JobFilter) -> Result<u64> {
-        admin::clear(&self.database, filter).await
+        let (jobs, ring) = admin::clear(&self.database, filter).await?;
+        self.notifier.ring(ring);
+        Ok(jobs)
+    }
+
+    async fn cancel_all(&self, filter: &JobFilter) -> Result<u64> {
+        let (jobs, ring) = policy::steer_all(&self.database, policy::Steer::Cancel, filter).await?;
+        self.notifier.ring(ring);
+        Ok(jobs)
+    }
+
+    async fn retry_all(&self, filter: &JobFilter) -> Result<u64> {
+        let (jobs, ring) = policy::steer_all(&self.database, policy::Steer::Retry, filter).await?;
+        self.notifier.ring(ring);
+        Ok(jobs)
+    }
+
+    async fn limit(&self, limit: Limit) -> Result<()> {
+        limit.check()?;
+        let ring = limits::limit(&self.database, &limit).await?;
+        self.notifier.ring(ring);
+        Ok(())
+    }
+
+    async fn limits(&self) -> Result<Vec<LimitState>> {
+        self.database.retrying(|| limits::limits(&self.database)).await
+    }
+
+    async fn slow_down(&self, key: &str) -> Result<Option<f64>> {
+        let (pace, ring) = self.database.retrying(|| limits::slow_down(&self.database, key)).await?;
+        self.notifier.ring(ring);
+        Ok(pace)
+    }
+
+    async fn pause(&self, what: &Pausable) -> Result<bool> {
+        what.check()?;
+        self.database.retrying(|| policy::pause(&self.database, what)).await
+    }
+
+    async fn resume(&self, what: &Pausable) -> Result<bool> {
+        let (resumed, ring) = self.database.retrying(|| policy::resume(&self.database, what)).await?;
+        self.notifier.ring(ring);
+        Ok(resumed)
+    }
+
+    async fn paused(&self) -> Result<Vec<Paused>> {
+        self.database.retrying(|| policy::paused(&self.database)).await
+    }
+
+    async fn tenant(&self, policy: TenantPolicy) -> Result<()> {
+        policy.check()?;
+        self.database.retrying(|| policy::tenant(&self.database, &policy)).await
+    }
+
+    async fn tenants(&self) -> Result<Vec<TenantPolicy>> {
+        self.database.retrying(|| policy::tenants(&self.database)).await
     }
 
     async fn promote(&self) -> Result<Promoted> {

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use crate::error::Result;
 use crate::graph::{NewRecord, Record};
 use crate::job::{Attempt, Finish, Job, JobId, JobState, Settled};
+use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
 use crate::push::{Push, Pushed};
 use crate::run::{Run, RunId};
 use crate::worker::{Beat, BeatReply, Claimed, NewWorker, Pull, Worker, WorkerId};
@@ -39,7 +40,39 @@ pub trait Queue: Send + Sync + 'static {
     /// Forgets every job that matches and is not running; says how many.
     async fn clear(&self, filter: &JobFilter) -> Result<u64>;
 
-    /// Makes scheduled jobs that are due ready; says when the next one will be.
+    /// Cancels every live job that matches, running ones too, in bounded batches; says how many.
+    async fn cancel_all(&self, filter: &JobFilter) -> Result<u64>;
+
+    /// Starts every ended job that matches over, in bounded batches; says how many. One whose unique key a live job
+    /// holds stays as it is.
+    async fn retry_all(&self, filter: &JobFilter) -> Result<u64>;
+
+    /// Bounds the jobs with one `limit_key` over all workers, or frees them when the limit has no bound. Running ones
+    /// are never stopped.
+    async fn limit(&self, limit: Limit) -> Result<()>;
+
+    /// Every limit, by key, and how its jobs stand.
+    async fn limits(&self) -> Result<Vec<LimitState>>;
+
+    /// Halves the pace of a limit, down to a sixteenth: for when a provider asks for it (429). It recovers by itself
+    /// within minutes. Says the pace; `None`: the key has no limit.
+    async fn slow_down(&self, key: &str) -> Result<Option<f64>>;
+
+    /// Lets nobody claim from a lane or of a kind. What runs goes on. `false`: it was paused before.
+    async fn pause(&self, what: &Pausable) -> Result<bool>;
+
+    /// Takes back a pause. `false`: there was none.
+    async fn resume(&self, what: &Pausable) -> Result<bool>;
+
+    async fn paused(&self) -> Result<Vec<Paused>>;
+
+    /// Sets a tenant's share, for the jobs it pushes from now on.
+    async fn tenant(&self, policy: TenantPolicy) -> Result<()>;
+
+    /// The tenants whose share was set; all others have weight 1.
+    async fn tenants(&self) -> Result<Vec<TenantPolicy>>;
+
+    /// Makes scheduled jobs that are due ready, and lets in what limits allow by now; says when to look again.
     async fn promote(&self) -> Result<Promoted>;
 
     /// Declares silent workers dead and frees what they held; fails what ran past its deadline.
@@ -165,7 +198,7 @@ pub struct Count {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promoted {
     pub jobs: u64,
-    /// How long until the next scheduled job is due.
+    /// How long until the next scheduled job is due or a limit may let another one in.
     pub next_in: Option<Duration>,
 }
 

@@ -290,8 +290,9 @@ impl Shared {
         let stopped = async {
             if !fetcher.is_finished() {
                 let _ = fetcher.await;
-                self.held.stop_all(StopReason::Leaving);
             }
+            // Again: a pull that was under way may have brought jobs after the first call.
+            self.held.stop_all(StopReason::Leaving);
             self.slots.wait_until_idle().await;
         };
         // Twice: once for the kinds to stop, once for their outcomes to be stored.

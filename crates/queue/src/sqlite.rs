@@ -10,7 +10,9 @@ mod connect;
 mod edit;
 mod finish;
 mod graph;
+mod limits;
 mod live;
+mod policy;
 mod pulse;
 mod push;
 mod read;
@@ -30,6 +32,7 @@ use crate::bell::Bell;
 use crate::error::Result;
 use crate::graph::{NewRecord, Record};
 use crate::job::{Attempt, Finish, Job, JobId, Settled};
+use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
 use crate::open::OpenOptions;
 use crate::push::{Push, Pushed};
 use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
@@ -48,6 +51,7 @@ pub(crate) use sql;
 #[derive(Debug)]
 pub struct SqliteQueue {
     path: PathBuf,
+    line: clock::LineClock,
     patience: Duration,
     writer: writer::Writer,
     readers: Arc<connect::Readers>,
@@ -63,12 +67,28 @@ impl SqliteQueue {
     }
 
     fn open_blocking(path: &Path, options: &OpenOptions) -> Result<Self> {
-        let connection = connect::open_migrated(path, options)?;
+        let (connection, line) = connect::open_migrated(path, options)?;
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         let live = Arc::new(live::Live::new(&path, Arc::new(Bell::new()))?);
         let readers = Arc::new(connect::Readers::new(&path, options.patience));
-        let writer = writer::Writer::start(connection, options.patience, Arc::clone(&live))?;
-        Ok(Self { path, patience: options.patience, writer, readers, live })
+        let writer = writer::Writer::start(connection, line, options.patience, Arc::clone(&live))?;
+        Ok(Self { path, line, patience: options.patience, writer, readers, live })
+    }
+
+    /// Batch after batch, so that others get their turn.
+    async fn steer_all(
+        &self,
+        filter: &JobFilter,
+        steer: fn(&writer::Tx<'_>, &JobFilter, JobId) -> Result<policy::Steered>,
+    ) -> Result<u64> {
+        let (mut jobs, mut after) = (0, Some(JobId(0)));
+        while let Some(last) = after {
+            let filter = filter.clone();
+            let batch = self.writer.write(move |tx| steer(tx, &filter, last)).await?;
+            jobs += batch.jobs;
+            after = batch.last;
+        }
+        Ok(jobs)
     }
 
     /// The names of the migrations that the file still needs.
@@ -116,6 +136,58 @@ impl Queue for SqliteQueue {
                 return Ok(cleared);
             }
         }
+    }
+
+    async fn cancel_all(&self, filter: &JobFilter) -> Result<u64> {
+        self.steer_all(filter, policy::cancel_all).await
+    }
+
+    async fn retry_all(&self, filter: &JobFilter) -> Result<u64> {
+        self.steer_all(filter, policy::retry_all).await
+    }
+
+    async fn limit(&self, limit: Limit) -> Result<()> {
+        limit.check()?;
+        let key = limit.key.clone();
+        let mut more = self.writer.write(move |tx| limits::limit(tx, &limit)).await?;
+        while more {
+            let key = key.clone();
+            more = self.writer.write(move |tx| limits::rebalance(tx, &key)).await?;
+        }
+        Ok(())
+    }
+
+    async fn limits(&self) -> Result<Vec<LimitState>> {
+        self.readers.read(limits::limits).await
+    }
+
+    async fn slow_down(&self, key: &str) -> Result<Option<f64>> {
+        let key = key.to_owned();
+        self.writer.write(move |tx| limits::slow_down(tx, &key)).await
+    }
+
+    async fn pause(&self, what: &Pausable) -> Result<bool> {
+        what.check()?;
+        let what = what.clone();
+        self.writer.write(move |tx| policy::pause(tx, &what)).await
+    }
+
+    async fn resume(&self, what: &Pausable) -> Result<bool> {
+        let what = what.clone();
+        self.writer.write(move |tx| policy::resume(tx, &what)).await
+    }
+
+    async fn paused(&self) -> Result<Vec<Paused>> {
+        self.readers.read(policy::paused).await
+    }
+
+    async fn tenant(&self, policy: TenantPolicy) -> Result<()> {
+        policy.check()?;
+        self.writer.write(move |tx| policy::tenant(tx, &policy)).await
+    }
+
+    async fn tenants(&self) -> Result<Vec<TenantPolicy>> {
+        self.readers.read(policy::tenants).await
     }
 
     async fn promote(&self) -> Result<Promoted> {
@@ -204,7 +276,7 @@ impl Queue for SqliteQueue {
     }
 
     async fn pulse(&self) -> Result<Box<dyn Pulse>> {
-        Ok(Box::new(pulse::SqlitePulse::open(&self.path, self.patience)?))
+        Ok(Box::new(pulse::SqlitePulse::open(&self.path, self.line, self.patience)?))
     }
 
     fn wakes(&self) -> watch::Receiver<Wakes> {

@@ -47,6 +47,15 @@ pub(crate) enum Command {
     /// Look at and steer workers
     #[command(subcommand)]
     Workers(WorkersCommand),
+    /// Bound how many jobs of a key run at once or start in a minute, over all workers
+    #[command(subcommand)]
+    Limits(LimitsCommand),
+    /// Pause and resume lanes
+    #[command(subcommand)]
+    Lanes(PauseCommand),
+    /// Pause and resume kinds
+    #[command(subcommand)]
+    Kinds(PauseCommand),
     /// How many jobs there are, by lane, kind and state
     Counts,
     /// Bring the database's schema up to date
@@ -90,15 +99,9 @@ pub(crate) enum JobsCommand {
     /// One job, its attempts, and what to do next
     Show { id: JobId },
     /// Start finished jobs over, with fresh attempts
-    Retry {
-        #[arg(required = true)]
-        ids: Vec<JobId>,
-    },
+    Retry(Chosen),
     /// End jobs that are not finished yet
-    Cancel {
-        #[arg(required = true)]
-        ids: Vec<JobId>,
-    },
+    Cancel(Chosen),
     /// Push one job, or the same one several times; prints the ids
     Push(Box<JobsPush>),
     /// Forget jobs that are not running
@@ -127,6 +130,25 @@ pub(crate) struct JobsLs {
     pub(crate) cursor: Option<JobId>,
 }
 
+/// Jobs by id, or all that match.
+#[derive(Args, Debug)]
+pub(crate) struct Chosen {
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) ids: Vec<JobId>,
+    /// Every job that the filters let through, instead of ids
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Only these states; may be repeated
+    #[arg(long = "state", value_name = "STATE", value_delimiter = ',', conflicts_with = "ids")]
+    pub(crate) states: Vec<JobState>,
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) kind: Option<String>,
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) lane: Option<String>,
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) tenant: Option<String>,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct JobsPush {
     pub(crate) kind: String,
@@ -151,6 +173,9 @@ pub(crate) struct JobsPush {
     /// While a job of this kind with this key is live or completed, return that one
     #[arg(long, value_name = "KEY", conflicts_with = "count")]
     pub(crate) unique_key: Option<String>,
+    /// Counts against the limit of this key; see `telecine limits`
+    #[arg(long, value_name = "KEY")]
+    pub(crate) limit_key: Option<String>,
     /// Failures after which the job is failed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) max_attempts: Option<u16>,
@@ -183,6 +208,35 @@ pub(crate) enum WorkersCommand {
         #[arg(value_parser = worker_id)]
         id: WorkerId,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LimitsCommand {
+    /// List limits, and how their jobs stand
+    Ls,
+    /// Set or change a limit; running jobs go on
+    #[command(group = clap::ArgGroup::new("bound").required(true).multiple(true))]
+    Set {
+        key: String,
+        /// At most this many run at once; 0 lets none run
+        #[arg(long, value_name = "N", group = "bound")]
+        max_running: Option<u32>,
+        /// At most this many start in a minute
+        #[arg(long, value_name = "M", group = "bound")]
+        per_minute: Option<f64>,
+    },
+    /// Take a limit away; what it held back is ready at once
+    Rm { key: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PauseCommand {
+    /// List those that are paused
+    Ls,
+    /// Let nobody claim more of it; what runs goes on
+    Pause { name: String },
+    /// Let workers claim of it again
+    Resume { name: String },
 }
 
 #[derive(Debug, Subcommand)]

@@ -4,20 +4,25 @@ mod config;
 mod counts;
 mod demo;
 mod jobs;
+mod limits;
 mod migrate;
+mod pause;
 mod worker;
 mod workers;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::CommandFactory;
-use telecine_queue::{OpenOptions, Queue};
+use telecine_queue::{OpenOptions, Pausable, Queue};
 
 use crate::cli::{Cli, Command};
 use crate::config::Config;
 use crate::output::{Answer, Output};
 use crate::{config as configuration, logging};
+
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
     match &cli.command {
@@ -27,6 +32,9 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Worker(_)
         | Command::Jobs(_)
         | Command::Workers(_)
+        | Command::Limits(_)
+        | Command::Lanes(_)
+        | Command::Kinds(_)
         | Command::Counts
         | Command::Migrate { .. }
         | Command::Config(_) => {}
@@ -34,14 +42,30 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
     let config = configuration::load(cli.global.config.as_deref(), cli.layer())?;
     let otherwise = if matches!(cli.command, Command::Worker(_)) { "info" } else { "warn" };
     logging::start(&config.log, otherwise);
-    match cli.command {
+    let answer = match cli.command {
         Command::Worker(flags) => worker::run(&flags, &config).await,
         Command::Jobs(command) => jobs::run(command, &config, output).await,
         Command::Workers(command) => workers::run(command, &config, output).await,
+        Command::Limits(command) => limits::run(command, &config, output).await,
+        Command::Lanes(command) => pause::run(command, Pausable::Lane, &config, output).await,
+        Command::Kinds(command) => pause::run(command, Pausable::Kind, &config, output).await,
         Command::Counts => counts::run(&config, output).await,
         Command::Migrate { check } => migrate::run(check, &config, output).await,
         Command::Config(command) => config::run(command, &config, output),
         Command::Demo | Command::Completions { .. } => unreachable!("answered above"),
+    };
+    close_opened().await;
+    answer
+}
+
+/// What commands opened, to be closed however they end: only then is everybody woken by what they did.
+static OPENED: Mutex<Vec<Arc<dyn Queue>>> = Mutex::new(Vec::new());
+
+async fn close_opened() {
+    let opened = std::mem::take(&mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner));
+    for queue in opened {
+        // A database that does not answer must not keep a command from ending.
+        let _ = tokio::time::timeout(CLOSE_WITHIN, queue.close()).await;
     }
 }
 
@@ -65,5 +89,7 @@ async fn open(config: &Config, schema: Schema) -> Result<Arc<dyn Queue>> {
     let cannot = || format!("cannot open the database {}", config.database_shown());
     let migrate = schema == Schema::Migrate;
     let options = OpenOptions { migrate, ..OpenOptions::default() };
-    telecine_queue::open_with(&config.database, &options).await.with_context(cannot)
+    let queue = telecine_queue::open_with(&config.database, &options).await.with_context(cannot)?;
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&queue));
+    Ok(queue)
 }

@@ -22,14 +22,18 @@ use crate::output::{Answer, Output};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(cli.global.json);
-    let answer = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(Box::pin(commands::run(cli, &output))));
+    let answer = run(cli, &output);
     match answer {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
         Err(error) => output.fail(&error),
     }
+}
+
+fn run(cli: Cli, output: &Output) -> anyhow::Result<Answer> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let answer = runtime.block_on(Box::pin(commands::run(cli, output)));
+    // A kind that blocks its thread must not hold up the end of a worker that has left.
+    runtime.shutdown_background();
+    answer
 }

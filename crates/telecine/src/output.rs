@@ -127,7 +127,10 @@ impl From<AttemptOutcome> for Paint {
     fn from(outcome: AttemptOutcome) -> Self {
         match outcome {
             AttemptOutcome::Completed => Self::Green,
-            AttemptOutcome::Failed | AttemptOutcome::Lost | AttemptOutcome::Overdue => Self::Red,
+            AttemptOutcome::Failed
+            | AttemptOutcome::Lost
+            | AttemptOutcome::Stranded
+            | AttemptOutcome::Overdue => Self::Red,
             AttemptOutcome::Snoozed | AttemptOutcome::Released => Self::Yellow,
             AttemptOutcome::Cancelled => Self::Dim,
         }

@@ -55,8 +55,10 @@ CREATE INDEX job_ready ON telecine.job (lane, priority DESC, fair_at, id) WHERE 
 CREATE INDEX job_due ON telecine.job (run_at) WHERE state = 'scheduled';
 CREATE INDEX job_held ON telecine.job (worker) WHERE state = 'running';
 CREATE INDEX job_parked ON telecine.job (limit_key, priority DESC, fair_at, id) WHERE state = 'parked';
-CREATE INDEX job_admitted ON telecine.job (limit_key) WHERE limit_key IS NOT NULL AND state IN ('pending', 'running');
+CREATE INDEX job_admitted ON telecine.job (limit_key, state) WHERE limit_key IS NOT NULL AND state IN ('pending', 'running');
 CREATE INDEX job_of_run ON telecine.job (run) WHERE run IS NOT NULL;
+-- Where a tenant's backlog ends. The nameless tenant has none and pays nothing.
+CREATE INDEX job_backlog ON telecine.job (tenant, fair_at) WHERE state IN ('pending', 'parked') AND tenant <> '';
 CREATE UNIQUE INDEX job_unique ON telecine.job (tenant, kind, unique_key) WHERE unique_key IS NOT NULL;
 
 -- History. Pruned by age.
@@ -223,6 +225,12 @@ CREATE TABLE telecine.job_limit (
     tokens        DOUBLE PRECISION NOT NULL DEFAULT 0.0,
     refilled_at   TIMESTAMPTZ NOT NULL,
     changed_at    TIMESTAMPTZ NOT NULL
+);
+
+-- Tenants whose share is not 1.
+CREATE TABLE telecine.tenant (
+    name   TEXT PRIMARY KEY,
+    weight DOUBLE PRECISION NOT NULL
 );
 
 -- A paused lane or kind is asked for by the claim, never written into the jobs.

@@ -1,4 +1,5 @@
--- The whole queue. Instants are milliseconds of UTC; leases are milliseconds of CLOCK_BOOTTIME.
+-- The whole queue. Instants (`_at`) are milliseconds of UTC; leases and deadlines (`_boot_ms`) are milliseconds of
+-- CLOCK_BOOTTIME, which nobody can set. After a boot no worker of before lives, so no deadline of before matters.
 
 -- Live jobs only: a settled job moves to job_done. AUTOINCREMENT because ids must never be reused.
 CREATE TABLE job (
@@ -18,7 +19,8 @@ CREATE TABLE job (
     worker          INTEGER,
     slot            INTEGER,
     claimed_at      INTEGER,
-    deadline_at     INTEGER,
+    claimed_boot_ms INTEGER,
+    deadline_boot_ms INTEGER,
     timeout_ms      INTEGER,
     attempt         INTEGER NOT NULL DEFAULT 0,
     max_attempts    INTEGER NOT NULL,
@@ -46,8 +48,10 @@ CREATE INDEX job_ready ON job (lane, priority DESC, fair_at, id) WHERE state = '
 CREATE INDEX job_due ON job (run_at) WHERE state = 'scheduled';
 CREATE INDEX job_held ON job (worker) WHERE state = 'running';
 CREATE INDEX job_parked ON job (limit_key, priority DESC, fair_at, id) WHERE state = 'parked';
-CREATE INDEX job_admitted ON job (limit_key) WHERE limit_key IS NOT NULL AND state IN ('pending', 'running');
+CREATE INDEX job_admitted ON job (limit_key, state) WHERE limit_key IS NOT NULL AND state IN ('pending', 'running');
 CREATE INDEX job_of_run ON job (run) WHERE run IS NOT NULL;
+-- Where a tenant's backlog ends. The nameless tenant has none and pays nothing.
+CREATE INDEX job_backlog ON job (tenant, fair_at) WHERE state IN ('pending', 'parked') AND tenant <> '';
 CREATE UNIQUE INDEX job_unique ON job (tenant, kind, unique_key) WHERE unique_key IS NOT NULL;
 
 -- History. Pruned by age.
@@ -145,6 +149,13 @@ CREATE TABLE worker (
     dead_at     INTEGER
 ) STRICT;
 
+-- What the wall clock said when a boot began, as its first process saw it: the line of jobs follows this clock, and a
+-- wall clock that is set later moves nobody in it.
+CREATE TABLE boot (
+    id         TEXT    PRIMARY KEY,
+    started_at INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE run (
     id             TEXT    PRIMARY KEY,
     tenant         TEXT    NOT NULL,
@@ -206,6 +217,12 @@ CREATE TABLE job_limit (
     tokens        REAL    NOT NULL DEFAULT 0.0,
     refilled_at   INTEGER NOT NULL,
     changed_at    INTEGER NOT NULL
+) STRICT;
+
+-- Tenants whose share is not 1.
+CREATE TABLE tenant (
+    name   TEXT PRIMARY KEY,
+    weight REAL NOT NULL
 ) STRICT;
 
 -- A paused lane or kind is asked for by the claim, never written into the jobs.

@@ -9,19 +9,19 @@ WITH stranded AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ), freed AS (
     UPDATE telecine.job
-    SET state = 'pending', worker = NULL, slot = NULL, deadline_at = NULL, settled_fence = fence,
+    SET state = CASE WHEN limit_key IS NULL THEN 'pending' ELSE 'parked' END, worker = NULL, slot = NULL, deadline_at = NULL, settled_fence = fence,
         attempt = GREATEST(attempt - 1, 0), progress = NULL
     WHERE id = ANY(ARRAY(SELECT id FROM stranded)) AND state = 'running'
-    RETURNING id, lane, kind
+    RETURNING id, lane, kind, state
 ), remembered AS (
     INSERT INTO telecine.attempt (job, fence, generation, worker, started_at, ended_at, outcome)
-    SELECT id, fence, generation, worker, claimed_at, now(), 'released' FROM stranded
+    SELECT id, fence, generation, worker, claimed_at, now(), 'stranded' FROM stranded
     ON CONFLICT (job, fence) DO NOTHING
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT freed.lane, freed.kind, change.state, SUM(change.jobs)
     FROM freed
-    CROSS JOIN (VALUES ('running', -1), ('pending', 1)) AS change (state, jobs)
+    CROSS JOIN LATERAL (VALUES ('running', -1), (freed.state, 1)) AS change (state, jobs)
     GROUP BY freed.lane, freed.kind, change.state
 )
 SELECT id FROM freed

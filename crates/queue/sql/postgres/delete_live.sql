@@ -3,13 +3,13 @@
 WITH gone AS (
     DELETE FROM telecine.job
     WHERE id = ANY($1::BIGINT[]) AND state <> 'running'
-    AND NOT EXISTS (
-        SELECT 1
-        FROM telecine.need
-        JOIN telecine.job AS other ON other.id = need.job
-        WHERE need.needs_job = job.id AND other.state = 'waiting'
-    )
-    RETURNING id, run, lane, kind, state
+        AND NOT EXISTS (
+            SELECT 1
+            FROM telecine.need
+            JOIN telecine.job AS other ON other.id = need.job
+            WHERE need.needs_job = job.id AND other.state = 'waiting'
+        )
+    RETURNING id, run, lane, kind, state, limit_key
 ), attempts AS (
     DELETE FROM telecine.attempt WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ), needs AS (
@@ -19,4 +19,4 @@ WITH gone AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT lane, kind, state, -COUNT(*) FROM gone GROUP BY lane, kind, state
 )
-SELECT run FROM gone
+SELECT run, limit_key FROM gone

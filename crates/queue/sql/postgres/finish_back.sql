@@ -14,7 +14,7 @@ WITH input AS MATERIALIZED (
     FOR UPDATE OF job
 ), back AS (
     UPDATE telecine.job
-    SET state = CASE WHEN input.delay_ms = 0 THEN 'pending' ELSE 'scheduled' END,
+    SET state = CASE WHEN input.delay_ms > 0 THEN 'scheduled' WHEN job.limit_key IS NULL THEN 'pending' ELSE 'parked' END,
         run_at = CASE
             WHEN input.delay_ms = 0 THEN job.run_at
             ELSE now() + input.delay_ms * INTERVAL '1 millisecond'
@@ -45,4 +45,4 @@ WITH input AS MATERIALIZED (
     ) AS change
     GROUP BY lane, kind, state
 )
-SELECT id, state FROM back
+SELECT id, fence, state FROM back

@@ -80,4 +80,4 @@ WITH input AS MATERIALIZED (
     FROM ended
     WHERE run.id = ended.run AND run.id = ANY(ARRAY(SELECT id FROM locked))
 )
-SELECT id FROM gone
+SELECT id, fence FROM gone

@@ -24,13 +24,15 @@ WITH ended AS MATERIALIZED (
         state = CASE
             WHEN touched.culprit IS NOT NULL OR job.needs_left > touched.met THEN 'waiting'
             WHEN job.run_at > now() THEN 'scheduled'
+            -- Whoever moves a job of a limit balances it before the commit.
+            WHEN job.limit_key IS NOT NULL THEN 'parked'
             ELSE 'pending'
         END
     FROM touched
     WHERE job.id = touched.id AND job.id = ANY(ARRAY(SELECT id FROM held)) AND job.state = 'waiting'
     RETURNING
         job.id, job.fence, job.settled_fence, job.attempt, job.lost, job.lane, job.kind, job.state, touched.fails,
-        touched.culprit
+        touched.culprit, job.limit_key
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT told.lane, told.kind, change.state, SUM(change.jobs)
@@ -41,7 +43,7 @@ WITH ended AS MATERIALIZED (
 )
 SELECT
     told.id, told.fence, told.settled_fence, told.attempt, told.lost, told.state, told.fails, told.culprit,
-    ended.state AS culprit_state
+    told.limit_key, ended.state AS culprit_state
 FROM told
 LEFT JOIN ended ON ended.id = told.culprit
 ORDER BY told.id

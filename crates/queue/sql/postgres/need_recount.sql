@@ -5,6 +5,8 @@ WITH told AS (
         state = CASE
             WHEN live.needs > 0 THEN 'waiting'
             WHEN job.run_at > now() THEN 'scheduled'
+            -- Whoever moves a job of a limit balances it before the commit.
+            WHEN job.limit_key IS NOT NULL THEN 'parked'
             ELSE 'pending'
         END
     FROM (
@@ -16,7 +18,7 @@ WITH told AS (
         GROUP BY waiting.id
     ) AS live
     WHERE job.id = live.id
-    RETURNING job.lane, job.kind, job.state
+    RETURNING job.lane, job.kind, job.state, job.limit_key
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT told.lane, told.kind, change.state, SUM(change.jobs)
@@ -25,4 +27,4 @@ WITH told AS (
     WHERE told.state <> 'waiting'
     GROUP BY told.lane, told.kind, change.state
 )
-SELECT state FROM told
+SELECT state, limit_key FROM told

@@ -1,4 +1,5 @@
--- promote.sql: make a bounded number of scheduled jobs that are due ready. Always one row.
+-- promote.sql: make a bounded number of scheduled jobs that are due ready, or parked until their limit
+-- lets them in. Always one row.
 WITH due AS MATERIALIZED (
     SELECT id
     FROM telecine.job
@@ -7,12 +8,15 @@ WITH due AS MATERIALIZED (
     LIMIT 1000
     FOR UPDATE SKIP LOCKED
 ), ready AS (
-    UPDATE telecine.job SET state = 'pending' WHERE id = ANY(ARRAY(SELECT id FROM due)) RETURNING lane, kind
+    UPDATE telecine.job
+    SET state = CASE WHEN limit_key IS NULL THEN 'pending' ELSE 'parked' END
+    WHERE id = ANY(ARRAY(SELECT id FROM due))
+    RETURNING lane, kind, state
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT ready.lane, ready.kind, change.state, SUM(change.jobs)
     FROM ready
-    CROSS JOIN (VALUES ('scheduled', -1), ('pending', 1)) AS change (state, jobs)
+    CROSS JOIN LATERAL (VALUES ('scheduled', -1), (ready.state, 1)) AS change (state, jobs)
     GROUP BY ready.lane, ready.kind, change.state
 )
-SELECT COUNT(*) AS jobs FROM ready
+SELECT COUNT(*) AS jobs, COUNT(*) FILTER (WHERE state = 'pending') AS ready FROM ready

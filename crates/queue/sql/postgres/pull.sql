@@ -3,14 +3,22 @@
 -- The ids go through an array because the planner takes a LIMIT it does not know for a tenth of the table.
 WITH worker AS MATERIALIZED (
     SELECT id FROM telecine.worker WHERE id = $1 AND dead_at IS NULL
+), able AS MATERIALIZED (
+    SELECT ARRAY(
+        SELECT kind
+        FROM UNNEST($4::TEXT[]) AS wanted (kind)
+        WHERE NOT EXISTS (SELECT 1 FROM telecine.pause WHERE pause.scope = 'kind' AND pause.name = wanted.kind)
+    ) AS kinds
 ), ready AS MATERIALIZED (
     SELECT best.id
     FROM worker
-    CROSS JOIN UNNEST($2::TEXT[], $3::BIGINT[]) AS wanted (lane, jobs)
+    JOIN able ON able.kinds <> '{}'
+    JOIN UNNEST($2::TEXT[], $3::BIGINT[]) AS wanted (lane, jobs)
+        ON NOT EXISTS (SELECT 1 FROM telecine.pause WHERE pause.scope = 'lane' AND pause.name = wanted.lane)
     CROSS JOIN LATERAL (
         SELECT job.id
         FROM telecine.job
-        WHERE job.state = 'pending' AND job.lane = wanted.lane AND job.kind = ANY($4::TEXT[])
+        WHERE job.state = 'pending' AND job.lane = wanted.lane AND job.kind = ANY(able.kinds)
             AND job.scratch_bytes <= $5
         ORDER BY job.priority DESC, job.fair_at, job.id
         LIMIT wanted.jobs

@@ -1,6 +1,6 @@
 -- push.sql: store jobs; one row for each, in the order given. A row without id: a live job has the same unique key.
 -- Ids are drawn before the insert, which is what ties them to the order given; the insert goes by unique key, so that
--- two pushes of the same keys wait for each other in one direction only. Given a message ($23), its commit also wakes
+-- two pushes of the same keys wait for each other in one direction only. Given a message ($24), its commit also wakes
 -- other processes.
 WITH input AS MATERIALIZED (
     SELECT
@@ -8,6 +8,7 @@ WITH input AS MATERIALIZED (
         CASE
             WHEN input.needs > 0 THEN 'waiting'
             WHEN input.run_at > now() THEN 'scheduled'
+            WHEN input.limit_key = ANY($23::TEXT[]) THEN 'parked'
             ELSE 'pending'
         END AS state
     FROM UNNEST(
@@ -19,6 +20,19 @@ WITH input AS MATERIALIZED (
         backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, payload, required,
         needs, fair_from_us, nth
     )
+), backlog AS MATERIALIZED (
+    -- Named tenants stand behind their own jobs. `first_us` is the cost of the first one, which has nothing to stand
+    -- behind when there is no backlog.
+    SELECT tenants.tenant, tenants.first_us, COALESCE(tenant.weight, 1) AS weight, last.fair_at
+    FROM (SELECT tenant, MIN(fair_after_us) AS first_us FROM input WHERE tenant <> '' GROUP BY tenant) AS tenants
+    LEFT JOIN telecine.tenant ON tenant.name = tenants.tenant
+    LEFT JOIN LATERAL (
+        SELECT job.fair_at
+        FROM telecine.job
+        WHERE job.tenant = tenants.tenant AND job.tenant <> '' AND job.state IN ('pending', 'parked')
+        ORDER BY job.fair_at DESC
+        LIMIT 1
+    ) AS last ON TRUE
 ), stored AS (
     INSERT INTO telecine.job (
         id, tenant, run, step, kind, lane, priority, fair_at, state, run_at, timeout_ms, max_attempts, max_lost,
@@ -27,11 +41,20 @@ WITH input AS MATERIALIZED (
     )
     OVERRIDING SYSTEM VALUE
     SELECT
-        id, tenant, run, step, kind, lane, priority,
-        COALESCE(fair_from_us, (EXTRACT(EPOCH FROM now()) * 1000000)::BIGINT) + fair_after_us,
+        id, input.tenant, run, step, kind, lane, priority,
+        COALESCE(
+            -- A run that gets more jobs has its place already.
+            fair_from_us + fair_after_us,
+            GREATEST(
+                (EXTRACT(EPOCH FROM now()) * 1000000)::BIGINT
+                + ((fair_after_us - COALESCE(backlog.first_us, 0)) / COALESCE(backlog.weight, 1))::BIGINT,
+                backlog.fair_at + (fair_after_us / backlog.weight)::BIGINT
+            )
+        ),
         state, run_at, timeout_ms, max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key,
         unique_key, scratch_bytes, cost_ms, payload::JSON, now(), required, needs
     FROM input
+    LEFT JOIN backlog ON backlog.tenant = input.tenant
     ORDER BY unique_key, id
     ON CONFLICT (tenant, kind, unique_key) WHERE unique_key IS NOT NULL DO NOTHING
     RETURNING id, lane, kind, state
@@ -39,7 +62,7 @@ WITH input AS MATERIALIZED (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT lane, kind, state, COUNT(*) FROM stored GROUP BY lane, kind, state
 ), told AS MATERIALIZED (
-    SELECT pg_notify('telecine', $23::TEXT) WHERE $23::TEXT IS NOT NULL
+    SELECT pg_notify('telecine', $24::TEXT) WHERE $24::TEXT IS NOT NULL
 )
 SELECT stored.id, input.state
 FROM input

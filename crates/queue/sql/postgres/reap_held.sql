@@ -7,7 +7,8 @@ WITH held AS MATERIALIZED (
         AND NOT EXISTS (SELECT 1 FROM telecine.worker WHERE worker.id = job.worker AND worker.dead_at IS NULL)
 )
 SELECT
-    id, fence, settled_fence, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms
+    id, fence, settled_fence, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms,
+    limit_key
 FROM telecine.job
 WHERE id = ANY(ARRAY(SELECT id FROM held)) AND state = 'running'
     AND NOT EXISTS (SELECT 1 FROM telecine.worker WHERE worker.id = job.worker AND worker.dead_at IS NULL)

@@ -4,7 +4,8 @@ WITH late AS MATERIALIZED (
     SELECT id FROM telecine.job WHERE state = 'running' AND worker IS NOT NULL AND deadline_at < now()
 )
 SELECT
-    id, fence, settled_fence, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms
+    id, fence, settled_fence, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms,
+    limit_key
 FROM telecine.job
 WHERE id = ANY(ARRAY(SELECT id FROM late)) AND state = 'running' AND deadline_at < now()
 ORDER BY id

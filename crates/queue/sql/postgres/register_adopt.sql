@@ -5,13 +5,21 @@ WITH held AS MATERIALIZED (
     FROM telecine.job
     JOIN UNNEST($2::BIGINT[], $3::BIGINT[]) AS input (id, fence) ON input.id = job.id AND input.fence = job.fence
     LEFT JOIN telecine.attempt AS lost ON lost.job = ANY($2) AND lost.job = job.id AND lost.fence = job.fence
-    WHERE job.id = ANY($2) AND job.settled_fence < job.fence AND job.state IN ('pending', 'scheduled')
+    WHERE job.id = ANY($2) AND job.settled_fence < job.fence
+        AND (
+            job.state IN ('pending', 'scheduled', 'parked')
+            -- Its worker is buried, but the sweep has not come to it yet.
+            OR job.state = 'running' AND EXISTS (
+                SELECT 1 FROM telecine.worker WHERE worker.id = job.worker AND worker.dead_at IS NOT NULL
+            )
+        )
     ORDER BY job.id
     FOR UPDATE OF job
 ), adopted AS (
     UPDATE telecine.job
-    SET state = 'running', worker = $1, slot = held.slot, attempt = job.attempt + 1,
-        lost = GREATEST(job.lost - 1, 0),
+    SET state = 'running', worker = $1, slot = COALESCE(held.slot, job.slot),
+        attempt = job.attempt + CASE WHEN held.state = 'running' THEN 0 ELSE 1 END,
+        lost = GREATEST(job.lost - CASE WHEN held.state = 'running' THEN 0 ELSE 1 END, 0),
         deadline_at = job.claimed_at + (LEAST(job.timeout_ms, 3155760000000) + $4) * INTERVAL '1 millisecond'
     FROM held
     WHERE job.id = ANY(ARRAY(SELECT id FROM held)) AND job.id = held.id

@@ -1,7 +1,8 @@
 -- pull.sql: claim the best ready jobs of one lane. RETURNING has no order: the caller sorts.
 UPDATE job
 SET state = 'running', fence = fence + 1, attempt = attempt + 1, worker = ?1, slot = NULL, claimed_at = ?2,
-    deadline_at = ?2 + timeout_ms + ?3, progress = NULL
+    claimed_boot_ms = ?3,
+    deadline_boot_ms = ?3 + timeout_ms + ?8, progress = NULL
 WHERE id IN (
     SELECT id FROM job INDEXED BY job_ready
     WHERE state = 'pending' AND lane = ?4 AND scratch_bytes <= ?5 AND kind IN (SELECT value FROM json_each(?6))

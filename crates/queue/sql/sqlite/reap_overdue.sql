@@ -4,5 +4,5 @@ SELECT
     backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, worker, slot, progress,
     checkpoint, error, created_at, claimed_at, NULL AS result, NULL AS finished_at, required, needs_left
 FROM job INDEXED BY job_held
-WHERE state = 'running' AND deadline_at < ?1
+WHERE state = 'running' AND deadline_boot_ms < ?1
 ORDER BY id

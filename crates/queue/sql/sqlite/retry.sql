@@ -6,7 +6,8 @@ INSERT INTO job (
     cost_ms, required, checkpoint, payload, created_at
 )
 SELECT
-    id, tenant, run, step, kind, lane, priority, ?2, ?3, generation + 1, fence, fence, timeout_ms,
+    id, tenant, run, step, kind, lane, priority, ?2,
+    CASE WHEN ?3 = 'pending' AND limit_key IS NOT NULL THEN 'parked' ELSE ?3 END, generation + 1, fence, fence, timeout_ms,
     max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
     cost_ms, required, checkpoint, payload, created_at
 FROM job_done

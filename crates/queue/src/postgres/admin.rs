@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use super::connect::{Database, statement};
+use super::connect::{Database, close, statement};
 use super::failure::{Failure, Tried};
 use super::finish::{Ending, end};
+use super::limits::{Keys, balance};
 use super::read::{number, parsed, states, value};
 use super::{graph, sql};
 use crate::bell::Ring;
@@ -22,16 +23,29 @@ const CLEAR_BATCH: usize = 5_000;
 
 pub(super) async fn cancel(database: &Database, id: JobId) -> Tried<Ring> {
     let mut tx = database.begin().await?;
-    let Some(live) = live(&mut tx, id).await? else {
-        return Err(ended_or_absent(&mut tx, id, "it has already ended").await?);
+    let outcome = cancel_and_balance(&mut tx, id).await;
+    close(tx, outcome).await
+}
+
+async fn cancel_and_balance(connection: &mut PgConnection, id: JobId) -> Tried<Ring> {
+    let mut keys = Keys::new();
+    let ring = cancel_in(connection, id, &mut keys).await?;
+    Ok(ring.and(balance(connection, &keys).await?))
+}
+
+/// The caller balances the limits that this notes in `keys`.
+pub(super) async fn cancel_in(connection: &mut PgConnection, id: JobId, keys: &mut Keys) -> Tried<Ring> {
+    let Some(live) = live(connection, id).await? else {
+        return Err(ended_or_absent(connection, id, "it has already ended").await?);
     };
+    keys.extend(value::<Option<String>>(&live, "limit_key")?);
     let was_running = parsed::<JobState>(&live, "state")? == JobState::Running;
     if was_running {
         statement(sql!("attempt_add"))
             .bind(vec![id.0])
             .bind(AttemptOutcome::Cancelled.as_str())
             .bind(None::<String>)
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
     }
     let fence: i64 = value(&live, "fence")?;
@@ -49,28 +63,32 @@ pub(super) async fn cancel(database: &Database, id: JobId) -> Tried<Ring> {
         lost: number(&live, "lost")?,
         slot: None,
     };
-    end(&mut tx, &[ending]).await?;
-    let ring = graph::follow(&mut tx, vec![(id.0, JobState::Cancelled)]).await?;
-    tx.commit().await?;
+    end(connection, &[ending]).await?;
+    let ring = graph::follow(connection, vec![(id.0, JobState::Cancelled)], keys).await?;
     Ok(ring.and(Ring { revoked: was_running, ..Ring::default() }))
 }
 
 pub(super) async fn retry(database: &Database, id: JobId) -> Tried<Ring> {
     let mut tx = database.begin().await?;
-    let ring = restart(&mut tx, id).await?;
-    tx.commit().await?;
-    Ok(ring)
+    let outcome = retry_and_balance(&mut tx, id).await;
+    close(tx, outcome).await
 }
 
-/// Starts a job over, with all that needs it.
-async fn restart(connection: &mut PgConnection, id: JobId) -> Tried<Ring> {
+async fn retry_and_balance(connection: &mut PgConnection, id: JobId) -> Tried<Ring> {
+    let mut keys = Keys::new();
+    let ring = retry_in(connection, id, &mut keys).await?;
+    Ok(ring.and(balance(connection, &keys).await?))
+}
+
+/// Starts a job over, with all that needs it. The caller balances the limits that this notes in `keys`.
+pub(super) async fn retry_in(connection: &mut PgConnection, id: JobId, keys: &mut Keys) -> Tried<Ring> {
     let Some(ended) = ended(connection, id).await? else {
         return Err(match live(connection, id).await? {
             Some(live) => wrong_state(id, parsed(&live, "state")?, "it has not ended yet; cancel it first"),
             None => QueueError::NotFound(id).into(),
         });
     };
-    if !reopen(connection, id, &ended, JobState::Pending).await? {
+    if !reopen(connection, id, &ended, JobState::Pending, keys).await? {
         let hint = "another live job has its unique key; cancel or delete that one first";
         return Err(wrong_state(id, parsed(&ended, "state")?, hint));
     }
@@ -85,17 +103,23 @@ async fn restart(connection: &mut PgConnection, id: JobId) -> Tried<Ring> {
         for dependent in needing.into_iter().filter(|dependent| affected.insert(*dependent)) {
             let dependent = JobId(dependent);
             if let Some(row) = self::ended(connection, dependent).await?
-                && reopen(connection, dependent, &row, JobState::Waiting).await?
+                && reopen(connection, dependent, &row, JobState::Waiting, keys).await?
             {
                 wave.push(dependent.0);
             }
         }
     }
-    Ok(ring.and(graph::recount(connection, affected.into_iter().collect()).await?))
+    Ok(ring.and(graph::recount(connection, affected.into_iter().collect(), keys).await?))
 }
 
 /// Takes a job from history back into the queue as a new generation. Not so if a live job has its unique key.
-async fn reopen(connection: &mut PgConnection, id: JobId, ended: &PgRow, state: JobState) -> Tried<bool> {
+async fn reopen(
+    connection: &mut PgConnection,
+    id: JobId,
+    ended: &PgRow,
+    state: JobState,
+    keys: &mut Keys,
+) -> Tried<bool> {
     if let Some(run) = value::<Option<&str>>(ended, "run")? {
         // Before the job: who finishes another job of this run waits here, and then sees that this one is live.
         statement(sql!("run_hold")).bind(run).fetch_optional(&mut *connection).await?;
@@ -105,6 +129,7 @@ async fn reopen(connection: &mut PgConnection, id: JobId, ended: &PgRow, state: 
     if back.is_none() {
         return Ok(false);
     }
+    keys.extend(value::<Option<String>>(ended, "limit_key")?);
     if let Some(run) = value::<Option<&str>>(ended, "run")? {
         let share = RunShare::of(parsed(ended, "state")?, value(ended, "required")?);
         statement(sql!("run_reopen"))
@@ -120,67 +145,80 @@ async fn reopen(connection: &mut PgConnection, id: JobId, ended: &PgRow, state: 
 
 pub(super) async fn retry_run(database: &Database, run: &RunId, steps: &[String]) -> Tried<(u64, Ring)> {
     let mut tx = database.begin().await?;
-    if statement(sql!("run_hold")).bind(run.as_str()).fetch_optional(&mut *tx).await?.is_none() {
+    let outcome = restart_run(&mut tx, run, steps).await;
+    close(tx, outcome).await
+}
+
+async fn restart_run(connection: &mut PgConnection, run: &RunId, steps: &[String]) -> Tried<(u64, Ring)> {
+    if statement(sql!("run_hold")).bind(run.as_str()).fetch_optional(&mut *connection).await?.is_none() {
         return Err(QueueError::NoSuchRun(run.clone()).into());
     }
-    let rows = statement(sql!("retry_run")).bind(run.as_str()).bind(steps).fetch_all(&mut *tx).await?;
-    let (mut restarted, mut ring) = (0, Ring::default());
+    let rows =
+        statement(sql!("retry_run")).bind(run.as_str()).bind(steps).fetch_all(&mut *connection).await?;
+    let (mut restarted, mut ring, mut keys) = (0, Ring::default(), Keys::new());
     // One by one: starting a job over takes along what needs it, so the next may have started over already.
     for row in &rows {
         let id = JobId(value(row, "id")?);
-        if ended(&mut tx, id).await?.is_some() {
-            ring = ring.and(restart(&mut tx, id).await?);
+        if ended(connection, id).await?.is_some() {
+            ring = ring.and(retry_in(connection, id, &mut keys).await?);
             restarted += 1;
         }
     }
-    tx.commit().await?;
+    ring = ring.and(balance(connection, &keys).await?);
     Ok((restarted, ring))
 }
 
-pub(super) async fn delete(database: &Database, id: JobId) -> Tried<()> {
+pub(super) async fn delete(database: &Database, id: JobId) -> Tried<Ring> {
     let mut tx = database.begin().await?;
-    if let Some(live) = live(&mut tx, id).await? {
+    let outcome = forget(&mut tx, id).await;
+    close(tx, outcome).await
+}
+
+async fn forget(connection: &mut PgConnection, id: JobId) -> Tried<Ring> {
+    let mut keys = Keys::new();
+    if let Some(live) = live(connection, id).await? {
         if parsed::<JobState>(&live, "state")? == JobState::Running {
             return Err(wrong_state(id, JobState::Running, "cancel it first"));
         }
-        if forget_live(&mut tx, vec![id.0]).await? == 0 {
+        if forget_live(connection, vec![id.0], &mut keys).await? == 0 {
             let state = parsed(&live, "state")?;
             return Err(wrong_state(id, state, "other jobs wait for it; cancel it instead"));
         }
-    } else if forget_ended(&mut tx, vec![id.0]).await? == 0 {
+    } else if forget_ended(connection, vec![id.0]).await? == 0 {
         return Err(QueueError::NotFound(id).into());
     }
-    tx.commit().await?;
-    Ok(())
+    balance(connection, &keys).await
 }
 
 /// In bounded batches, each in a transaction of its own, so that nobody waits for a million rows.
-pub(super) async fn clear(database: &Database, filter: &JobFilter) -> Result<u64> {
-    let mut cleared = 0;
+pub(super) async fn clear(database: &Database, filter: &JobFilter) -> Result<(u64, Ring)> {
+    let (mut cleared, mut ring) = (0, Ring::default());
     // Again from the start while there is progress: a job that others waited for can go once they are gone.
     loop {
-        let live = clear_all(database, filter, false).await?;
-        cleared += live;
+        let (live, rung) = clear_all(database, filter, false).await?;
+        (cleared, ring) = (cleared + live, ring.and(rung));
         if live == 0 {
-            return Ok(cleared + clear_all(database, filter, true).await?);
+            let (ended, rung) = clear_all(database, filter, true).await?;
+            return Ok((cleared + ended, ring.and(rung)));
         }
     }
 }
 
-async fn clear_all(database: &Database, filter: &JobFilter, history: bool) -> Result<u64> {
-    let (mut cleared, mut after) = (0, 0);
+async fn clear_all(database: &Database, filter: &JobFilter, history: bool) -> Result<(u64, Ring)> {
+    let (mut cleared, mut ring, mut after) = (0, Ring::default(), 0);
     loop {
         let batch = database.retrying(|| clear_batch(database, filter, history, after)).await?;
-        cleared += batch.jobs;
+        (cleared, ring) = (cleared + batch.jobs, ring.and(batch.ring));
         match batch.last {
             Some(last) => after = last,
-            None => return Ok(cleared),
+            None => return Ok((cleared, ring)),
         }
     }
 }
 
 struct Cleared {
     jobs: u64,
+    ring: Ring,
     /// Where the next batch begins; `None` when there is none.
     last: Option<i64>,
 }
@@ -198,16 +236,22 @@ async fn clear_batch(database: &Database, filter: &JobFilter, history: bool, aft
         .await?;
     let ids = rows.iter().map(|row| Ok(row.try_get("id")?)).collect::<Tried<Vec<i64>>>()?;
     let last = ids.last().copied().filter(|_| ids.len() == CLEAR_BATCH);
-    let jobs = if history { forget_ended(&mut tx, ids).await? } else { forget_live(&mut tx, ids).await? };
+    let mut keys = Keys::new();
+    let jobs = match history {
+        true => forget_ended(&mut tx, ids).await?,
+        false => forget_live(&mut tx, ids, &mut keys).await?,
+    };
+    let ring = balance(&mut tx, &keys).await?;
     tx.commit().await?;
-    Ok(Cleared { jobs, last })
+    Ok(Cleared { jobs, ring, last })
 }
 
 /// Forgets live jobs; the runs they belonged to go on without them.
-async fn forget_live(connection: &mut PgConnection, ids: Vec<i64>) -> Tried<u64> {
+async fn forget_live(connection: &mut PgConnection, ids: Vec<i64>, keys: &mut Keys) -> Tried<u64> {
     let rows = statement(sql!("delete_live")).bind(ids).fetch_all(&mut *connection).await?;
     let mut runs: BTreeMap<&str, i64> = BTreeMap::new();
     for row in &rows {
+        keys.extend(value::<Option<String>>(row, "limit_key")?);
         if let Some(run) = value::<Option<&str>>(row, "run")? {
             *runs.entry(run).or_default() += 1;
         }

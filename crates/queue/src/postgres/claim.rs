@@ -4,6 +4,7 @@ use sqlx::PgConnection;
 
 use super::connect::{Database, ms, statement};
 use super::failure::Tried;
+use super::limits::{balance, keys_of};
 use super::read::{job, value};
 use super::sql;
 use crate::bell::Ring;
@@ -52,6 +53,9 @@ pub(super) async fn register(database: &Database, worker: &NewWorker) -> Tried<W
     let id = WorkerId(value(&row, "id")?);
     if !worker.holding.is_empty() {
         adopt(&mut tx, id, &worker.holding).await?;
+        let held = worker.holding.iter().map(|(job, _)| job.0).collect();
+        let keys = keys_of(&mut tx, held).await?;
+        balance(&mut tx, &keys).await?;
     }
     tx.commit().await?;
     Ok(id)

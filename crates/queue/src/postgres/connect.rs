@@ -1,7 +1,9 @@
 //! Connections: how they are made, what a server must be like, and how a statement is run on one.
 
 use std::future::Future;
+use std::io;
 use std::str::FromStr;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
@@ -23,13 +25,17 @@ const CONFLICTS: u32 = 5;
 /// one would leave it open whether it counted. Below this, the question would cost a round trip per verb for
 /// nothing.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+/// How many times its patience a verb waits for the server's answer.
+const ANSWER_WITHIN: u32 = 3;
 /// No interval is longer: more would overflow the database's timestamps.
 const LONGEST_MS: i64 = 100 * 365 * 24 * 60 * 60 * 1_000;
 
 #[derive(Clone, Debug)]
 pub(super) struct Database {
-    pool: PgPool,
+    /// Replaced when a server stops answering on connections that are open: they would never come back.
+    pool: Arc<RwLock<PgPool>>,
     options: PgConnectOptions,
+    max_connections: u32,
     patience: Duration,
 }
 
@@ -51,31 +57,29 @@ impl Database {
         migrate::bring_up(&mut first, options.migrate).await?;
         // Not worth an error: the server notices by itself.
         let _ = first.close().await;
-        let pool = PgPoolOptions::new()
-            .max_connections(options.max_connections.max(1))
-            .acquire_timeout(patience)
-            .test_before_acquire(false)
-            .before_acquire(|connection, meta| {
-                async move {
-                    if meta.idle_for > TRUSTED_IDLE {
-                        connection.ping().await?;
-                    }
-                    Ok(true)
-                }
-                .boxed()
-            })
-            .after_connect(move |connection, _| prepare_session(connection, patience).boxed())
-            .connect_lazy_with(connect.clone());
-        Ok(Self { pool, options: connect, patience })
+        let pool = Arc::new(RwLock::new(new_pool(&connect, options.max_connections, patience)));
+        Ok(Self { pool, options: connect, max_connections: options.max_connections, patience })
+    }
+
+    fn pool(&self) -> PgPool {
+        self.pool.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Leaves the connections of a pool to themselves and starts with new ones.
+    fn replace_pool(&self) {
+        let fresh = new_pool(&self.options, self.max_connections, self.patience);
+        let stale = std::mem::replace(&mut *self.pool.write().unwrap_or_else(PoisonError::into_inner), fresh);
+        // Waits for connections that may never answer; nobody waits for it.
+        tokio::spawn(async move { stale.close().await });
     }
 
     /// For a verb of one statement, which commits by itself.
     pub(super) async fn connection(&self) -> Tried<PoolConnection<Postgres>> {
-        Ok(self.pool.acquire().await?)
+        Ok(self.pool().acquire().await?)
     }
 
     pub(super) async fn begin(&self) -> Tried<Transaction<'static, Postgres>> {
-        Ok(self.pool.begin().await?)
+        Ok(self.pool().begin().await?)
     }
 
     /// A connection outside the pool, for whoever must never wait for one.
@@ -100,19 +104,31 @@ impl Database {
     /// Runs a verb, again if it had to give way to another transaction.
     pub(super) async fn retrying<T, F: Future<Output = Tried<T>>>(&self, verb: impl Fn() -> F) -> Result<T> {
         for _ in 1..CONFLICTS {
-            match verb().await {
+            match self.answered(verb()).await {
                 Err(failure) if failure.is_conflict() => tokio::time::sleep(spread()).await,
                 other => return Ok(other?),
             }
         }
-        Ok(verb().await?)
+        Ok(self.answered(verb()).await?)
+    }
+
+    /// A verb that the server does not answer in time counts as cut off: a network that swallows everything, or a
+    /// frozen server, would keep it for a quarter of an hour.
+    async fn answered<T>(&self, verb: impl Future<Output = Tried<T>>) -> Tried<T> {
+        match tokio::time::timeout(self.patience * ANSWER_WITHIN, verb).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.replace_pool();
+                Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()).into())
+            }
+        }
     }
 
     /// As `retrying`, and again on a fresh connection when one broke: only for a verb that may be repeated.
     pub(super) async fn insisting<T, F: Future<Output = Tried<T>>>(&self, verb: impl Fn() -> F) -> Result<T> {
         let until = Instant::now() + self.patience;
         loop {
-            match verb().await {
+            match self.answered(verb()).await {
                 Err(failure)
                     if (failure.is_conflict() || failure.is_lost_connection()) && Instant::now() < until =>
                 {
@@ -124,7 +140,41 @@ impl Database {
     }
 
     pub(super) async fn close(&self) {
-        self.pool.close().await;
+        // A connection that is in use on a server that does not answer would keep it for ever.
+        let _ = tokio::time::timeout(self.patience, self.pool().close()).await;
+    }
+}
+
+fn new_pool(connect: &PgConnectOptions, max_connections: u32, patience: Duration) -> PgPool {
+    PgPoolOptions::new()
+        .max_connections(max_connections.max(1))
+        .acquire_timeout(patience)
+        .test_before_acquire(false)
+        .before_acquire(|connection, meta| {
+            async move {
+                if meta.idle_for > TRUSTED_IDLE {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            }
+            .boxed()
+        })
+        .after_connect(move |connection, _| prepare_session(connection, patience).boxed())
+        .connect_lazy_with(connect.clone())
+}
+
+/// Commits what went well and undoes the rest at once: a transaction that is merely dropped keeps its locks until its
+/// connection is used again, and whoever pulls meanwhile skips those jobs.
+pub(super) async fn close<T>(tx: Transaction<'_, Postgres>, outcome: Tried<T>) -> Tried<T> {
+    match outcome {
+        Ok(value) => {
+            tx.commit().await?;
+            Ok(value)
+        }
+        Err(failure) => {
+            let _ = tx.rollback().await;
+            Err(failure)
+        }
     }
 }
 

@@ -4,14 +4,19 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use sqlx::PgConnection;
+use sqlx::postgres::PgRow;
 
 use super::connect::{Database, ms, statement};
 use super::failure::Tried;
+use super::limits::{Keys, balance};
 use super::read::{parsed, value};
 use super::{graph, sql};
 use crate::bell::Ring;
 use crate::job::{AttemptOutcome, Finish, JobError, JobState, Settled};
 use crate::settle::Verdict;
+
+/// Jobs and the fences of the claims that settled them: a stale claim of the same job is not among them.
+pub(super) type Claims = HashSet<(i64, i64)>;
 
 /// A job on its way to history.
 pub(super) struct Ending {
@@ -44,21 +49,30 @@ pub(super) struct Return {
 
 pub(super) async fn finish(database: &Database, batch: &[Finish]) -> Tried<(Vec<Settled>, Ring)> {
     let (endings, returns) = sort_out(batch);
+    let keys: Keys = batch.iter().filter_map(|finish| finish.claim.limit_key.clone()).collect();
     let in_runs = batch.iter().any(|finish| finish.claim.in_run);
     let (mut settled, ring) = match in_runs {
-        true => settle_in_runs(database, batch, &endings, &returns).await?,
-        false => settle(database, &endings, &returns).await?,
+        true => settle_in_runs(database, batch, &endings, &returns, keys).await?,
+        false => settle(database, &endings, &returns, &keys).await?,
     };
-    let unmatched: Vec<&Finish> =
-        batch.iter().filter(|finish| !settled.contains(&finish.claim.job.0)).collect();
+    let unmatched: Vec<&Finish> = batch.iter().filter(|finish| !settled.contains(&key(finish))).collect();
     if !unmatched.is_empty() {
         settled.extend(settled_before(database, &unmatched).await?);
     }
-    let answers = batch.iter().map(|finish| match settled.contains(&finish.claim.job.0) {
+    let answers = batch.iter().map(|finish| match settled.contains(&key(finish)) {
         true => Settled::Accepted,
         false => Settled::Refused,
     });
     Ok((answers.collect(), ring))
+}
+
+fn key(finish: &Finish) -> (i64, i64) {
+    (finish.claim.job.0, finish.claim.fence.0)
+}
+
+/// The claim that a row tells of.
+fn claim_of(row: &PgRow) -> Tried<(i64, i64)> {
+    Ok((value(row, "id")?, value(row, "fence")?))
 }
 
 fn sort_out(batch: &[Finish]) -> (Vec<Ending>, Vec<Return>) {
@@ -93,17 +107,23 @@ fn sort_out(batch: &[Finish]) -> (Vec<Ending>, Vec<Return>) {
 }
 
 /// A batch that goes one way is one statement, which commits by itself: one round trip instead of three.
-async fn settle(database: &Database, endings: &[Ending], returns: &[Return]) -> Tried<(HashSet<i64>, Ring)> {
-    if returns.is_empty() {
+async fn settle(
+    database: &Database,
+    endings: &[Ending],
+    returns: &[Return],
+    limits: &Keys,
+) -> Tried<(Claims, Ring)> {
+    if returns.is_empty() && limits.is_empty() {
         let ended = end(&mut *database.connection().await?, endings).await?;
         return Ok((ended, Ring::default()));
     }
-    if endings.is_empty() {
+    if endings.is_empty() && limits.is_empty() {
         return put_back(&mut *database.connection().await?, returns).await;
     }
     let mut tx = database.begin().await?;
     let mut settled = end(&mut tx, endings).await?;
     let (back, ring) = put_back(&mut tx, returns).await?;
+    let ring = ring.and(balance(&mut tx, limits).await?);
     tx.commit().await?;
     settled.extend(back);
     Ok((settled, ring))
@@ -115,32 +135,34 @@ async fn settle_in_runs(
     batch: &[Finish],
     endings: &[Ending],
     returns: &[Return],
-) -> Tried<(HashSet<i64>, Ring)> {
+    mut keys: Keys,
+) -> Tried<(Claims, Ring)> {
     let mut tx = database.begin().await?;
-    let claims: Vec<(i64, i64)> =
-        batch.iter().map(|finish| (finish.claim.job.0, finish.claim.fence.0)).collect();
+    let claims: Vec<(i64, i64)> = batch.iter().map(key).collect();
     let held = graph::hold(&mut tx, &claims).await?;
     let mut ring = Ring::default();
     for finish in batch {
-        let Some(Some(run)) = held.get(&finish.claim.job.0) else { continue };
+        let Some(Some(run)) = held.get(&key(finish)) else { continue };
         for record in &finish.records {
             graph::write_record(&mut tx, run, record, None).await?;
         }
         if let Some(jobs) = finish.spawned() {
-            ring = ring.and(graph::spawn(&mut tx, run, jobs).await?);
+            ring = ring.and(graph::spawn(&mut tx, run, jobs, &mut keys).await?);
         }
     }
     let mut settled = end(&mut tx, endings).await?;
-    let ended = endings.iter().filter(|ending| settled.contains(&ending.id));
-    ring = ring.and(graph::follow(&mut tx, ended.map(|ending| (ending.id, ending.state)).collect()).await?);
+    let ended = endings.iter().filter(|ending| settled.contains(&(ending.id, ending.fence)));
+    let ended = ended.map(|ending| (ending.id, ending.state)).collect();
+    ring = ring.and(graph::follow(&mut tx, ended, &mut keys).await?);
     let (back, rung) = put_back(&mut tx, returns).await?;
+    ring = ring.and(rung).and(balance(&mut tx, &keys).await?);
     tx.commit().await?;
     settled.extend(back);
-    Ok((settled, ring.and(rung)))
+    Ok((settled, ring))
 }
 
 /// Moves jobs to history; says which.
-pub(super) async fn end(connection: &mut PgConnection, endings: &[Ending]) -> Tried<HashSet<i64>> {
+pub(super) async fn end(connection: &mut PgConnection, endings: &[Ending]) -> Tried<Claims> {
     if endings.is_empty() {
         return Ok(HashSet::new());
     }
@@ -159,14 +181,11 @@ pub(super) async fn end(connection: &mut PgConnection, endings: &[Ending]) -> Tr
         .bind(each.map(|ending| ending.slot.map(small)).collect::<Vec<_>>())
         .fetch_all(connection)
         .await?;
-    rows.iter().map(|row| value(row, "id")).collect()
+    rows.iter().map(claim_of).collect()
 }
 
 /// Puts jobs back into the queue; says which, and whom to wake.
-pub(super) async fn put_back(
-    connection: &mut PgConnection,
-    returns: &[Return],
-) -> Tried<(HashSet<i64>, Ring)> {
+pub(super) async fn put_back(connection: &mut PgConnection, returns: &[Return]) -> Tried<(Claims, Ring)> {
     let (mut ids, mut ring) = (HashSet::new(), Ring::default());
     if returns.is_empty() {
         return Ok((ids, ring));
@@ -184,7 +203,7 @@ pub(super) async fn put_back(
         .fetch_all(connection)
         .await?;
     for row in &rows {
-        ids.insert(value(row, "id")?);
+        ids.insert(claim_of(row)?);
         ring = ring.and(ring_of(parsed(row, "state")?));
     }
     Ok((ids, ring))
@@ -196,14 +215,14 @@ pub(super) fn ring_of(state: JobState) -> Ring {
 }
 
 /// Of the claims that changed nothing, those that had settled their job before: only that answer was lost.
-async fn settled_before(database: &Database, unmatched: &[&Finish]) -> Tried<Vec<i64>> {
+async fn settled_before(database: &Database, unmatched: &[&Finish]) -> Tried<Claims> {
     let mut connection = database.connection().await?;
     let rows = statement(sql!("finish_settled"))
         .bind(unmatched.iter().map(|finish| finish.claim.job.0).collect::<Vec<_>>())
         .bind(unmatched.iter().map(|finish| finish.claim.fence.0).collect::<Vec<_>>())
         .fetch_all(&mut *connection)
         .await?;
-    rows.iter().map(|row| value(row, "id")).collect()
+    rows.iter().map(claim_of).collect()
 }
 
 pub(super) fn error_json(error: &JobError) -> String {

@@ -11,6 +11,7 @@ use super::connect::{Database, statement};
 use super::failure::Tried;
 use super::finish::{Ending, end, error_json, ring_of};
 use super::insert::{cost_us, insert_unique, rows_in_line};
+use super::limits::{Keys, limited};
 use super::read::{big_number, number, parsed, value};
 use super::sql;
 use crate::bell::Ring;
@@ -43,13 +44,21 @@ fn resolve(needed: Needed, ids: &[JobId]) -> JobId {
 }
 
 /// Adds jobs to a run, before the job that asks for them ends: the run cannot end in between.
-pub(super) async fn spawn(connection: &mut PgConnection, run: &str, spawn: &Spawn) -> Tried<Ring> {
+pub(super) async fn spawn(
+    connection: &mut PgConnection,
+    run: &str,
+    spawn: &Spawn,
+    keys: &mut Keys,
+) -> Tried<Ring> {
     let Some(row) = statement(sql!("run_hold")).bind(run).fetch_optional(&mut *connection).await? else {
         return Ok(Ring::default());
     };
     let (tenant, fair_next): (String, i64) = (value(&row, "tenant")?, value(&row, "fair_next")?);
     let rows = rows_in_line(&spawn.jobs, &tenant, Some(run), Some(fair_next));
-    let (stored, mut ring) = insert_unique(connection, &rows).await?;
+    let wanted: Keys = spawn.jobs.iter().filter_map(|job| job.limit_key.clone()).collect();
+    let limited = limited(connection, &wanted).await?;
+    let (stored, mut ring) = insert_unique(connection, &rows, &limited).await?;
+    keys.extend(limited);
     let new = stored.iter().filter(|job| job.is_new).count();
     statement(sql!("run_grow"))
         .bind(run)
@@ -68,12 +77,17 @@ pub(super) async fn spawn(connection: &mut PgConnection, run: &str, spawn: &Spaw
             .execute(&mut *connection)
             .await?;
     }
-    ring = ring.and(follow_needs_on_ended(connection, run, &spawn.jobs).await?);
+    ring = ring.and(follow_needs_on_ended(connection, run, &spawn.jobs, keys).await?);
     Ok(ring)
 }
 
 /// Needs on jobs that the run had before may be met already, or never be.
-async fn follow_needs_on_ended(connection: &mut PgConnection, run: &str, jobs: &[NewJob]) -> Tried<Ring> {
+async fn follow_needs_on_ended(
+    connection: &mut PgConnection,
+    run: &str,
+    jobs: &[NewJob],
+    keys: &mut Keys,
+) -> Tried<Ring> {
     let existing: BTreeSet<i64> = jobs
         .iter()
         .flat_map(|job| &job.needs)
@@ -89,11 +103,16 @@ async fn follow_needs_on_ended(connection: &mut PgConnection, run: &str, jobs: &
     let rows = statement(sql!("need_ended")).bind(run).bind(existing).fetch_all(&mut *connection).await?;
     let ended =
         rows.iter().map(|row| Ok((value(row, "id")?, parsed(row, "state")?))).collect::<Tried<Vec<_>>>()?;
-    follow(connection, ended).await
+    follow(connection, ended, keys).await
 }
 
 /// Jobs of runs ended: what waited for them goes on, or ends too, wave by wave down the graph.
-pub(super) async fn follow(connection: &mut PgConnection, mut ended: Vec<(i64, JobState)>) -> Tried<Ring> {
+/// The caller balances the limits that this notes in `keys`.
+pub(super) async fn follow(
+    connection: &mut PgConnection,
+    mut ended: Vec<(i64, JobState)>,
+    keys: &mut Keys,
+) -> Tried<Ring> {
     let mut ring = Ring::default();
     while !ended.is_empty() {
         let rows = statement(sql!("need_follow"))
@@ -105,6 +124,7 @@ pub(super) async fn follow(connection: &mut PgConnection, mut ended: Vec<(i64, J
         for row in &rows {
             let Some(culprit) = value::<Option<i64>>(row, "culprit")? else {
                 ring = ring.and(ring_of(parsed(row, "state")?));
+                keys.extend(value::<Option<String>>(row, "limit_key")?);
                 continue;
             };
             let fence: i64 = value(row, "fence")?;
@@ -135,19 +155,22 @@ pub(super) async fn needing(connection: &mut PgConnection, ids: &[i64]) -> Tried
     rows.iter().map(|row| value(row, "job")).collect()
 }
 
-pub(super) async fn recount(connection: &mut PgConnection, ids: Vec<i64>) -> Tried<Ring> {
+pub(super) async fn recount(connection: &mut PgConnection, ids: Vec<i64>, keys: &mut Keys) -> Tried<Ring> {
     let rows = statement(sql!("need_recount")).bind(ids).fetch_all(connection).await?;
+    for row in &rows {
+        keys.extend(value::<Option<String>>(row, "limit_key")?);
+    }
     rows.iter().try_fold(Ring::default(), |ring, row| Ok(ring.and(ring_of(parsed(row, "state")?))))
 }
 
-/// The runs of the jobs that these claims may still settle, by job. The jobs are locked.
+/// The runs of the jobs that these claims may still settle, by claim. The jobs are locked.
 pub(super) async fn hold(
     connection: &mut PgConnection,
     claims: &[(i64, i64)],
-) -> Tried<HashMap<i64, Option<String>>> {
+) -> Tried<HashMap<(i64, i64), Option<String>>> {
     let (ids, fences): (Vec<i64>, Vec<i64>) = claims.iter().copied().unzip();
     let rows = statement(sql!("finish_hold")).bind(ids).bind(fences).fetch_all(connection).await?;
-    rows.iter().map(|row| Ok((value(row, "id")?, value(row, "run")?))).collect()
+    rows.iter().map(|row| Ok(((value(row, "id")?, value(row, "fence")?), value(row, "run")?))).collect()
 }
 
 /// Writes a record. `None`: there is no such run, or it is not at the expected version.

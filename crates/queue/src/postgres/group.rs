@@ -43,10 +43,13 @@ struct Line {
     turns_taken: usize,
 }
 
-/// Whether a push is one that may share its statement with others.
+/// Whether a push is one that may share its statement with others. Not those of named tenants: each of them takes its
+/// place in the line behind the one before, which must have been stored.
 pub(super) fn may_share(pushes: &[Push]) -> bool {
     let jobs: usize = pushes.iter().map(|push| push.jobs.len()).sum();
-    !pushes.is_empty() && jobs <= MAX_OWN_JOBS && pushes.iter().all(is_plain)
+    !pushes.is_empty()
+        && jobs <= MAX_OWN_JOBS
+        && pushes.iter().all(|push| is_plain(push) && push.tenant.is_empty())
 }
 
 impl PushGroup {

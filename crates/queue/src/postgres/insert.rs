@@ -7,11 +7,13 @@ use sqlx::PgConnection;
 use super::connect::statement;
 use super::failure::Tried;
 use super::finish::{ring_of, small};
+use super::limits::Keys;
 use super::read::{parsed, value};
 use super::sql;
 use crate::bell::Ring;
 use crate::error::QueueError;
 use crate::job::{JobId, NewJob};
+use crate::limit::tenant_step_us;
 use crate::push::Push;
 use crate::run::RunId;
 use crate::timestamp::Timestamp;
@@ -23,11 +25,17 @@ const LOOKS: u32 = 20;
 pub(super) struct JobRow<'a> {
     tenant: &'a str,
     run: Option<&'a str>,
-    /// Where its run stands in line; `None`: at the time of the push.
+    /// Where its run stands in line; `None`: at the time of the push, or of a named tenant behind its backlog.
     fair_from_us: Option<i64>,
     /// How far behind that it stands itself.
     fair_after_us: i64,
     job: &'a NewJob,
+}
+
+impl JobRow<'_> {
+    pub(super) fn limit_key(&self) -> Option<&str> {
+        self.job.limit_key.as_deref()
+    }
 }
 
 /// What a pushed job came to.
@@ -53,8 +61,11 @@ pub(super) fn rows_in_line<'a>(
     let mut cost_us = 0;
     let mut rows = Vec::with_capacity(jobs.len());
     for job in jobs {
+        if fair_from_us.is_none() && !tenant.is_empty() {
+            cost_us += tenant_step_us(job.cost_ms);
+        }
         rows.push(JobRow { tenant, run, fair_from_us, fair_after_us: cost_us, job });
-        if run.is_some() {
+        if run.is_some() && (fair_from_us.is_some() || tenant.is_empty()) {
             cost_us += i64::from(job.cost_ms) * 1_000;
         }
     }
@@ -70,6 +81,7 @@ pub(super) fn cost_us(jobs: &[NewJob]) -> i64 {
 pub(super) async fn insert(
     connection: &mut PgConnection,
     rows: &[&JobRow<'_>],
+    limited: &Keys,
     tell: Option<Ring>,
 ) -> Tried<Vec<(Option<i64>, Ring)>> {
     let (each, job) = (rows.iter(), || rows.iter().map(|row| row.job));
@@ -96,6 +108,7 @@ pub(super) async fn insert(
         .bind(job().map(|job| job.required).collect::<Vec<_>>())
         .bind(job().map(|job| small(job.needs_count())).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.fair_from_us).collect::<Vec<_>>())
+        .bind(limited.iter().map(String::as_str).collect::<Vec<_>>())
         .bind(tell.map(|ring| ring.to_byte().to_string()))
         .fetch_all(connection)
         .await?;
@@ -110,6 +123,7 @@ pub(super) async fn insert(
 pub(super) async fn insert_unique(
     connection: &mut PgConnection,
     rows: &[JobRow<'_>],
+    limited: &Keys,
 ) -> Tried<(Vec<Stored>, Ring)> {
     let mut found: Vec<Option<Stored>> = rows.iter().map(|_| None).collect();
     let mut ring = Ring::default();
@@ -119,7 +133,7 @@ pub(super) async fn insert_unique(
             return Ok((found.into_iter().flatten().collect(), ring));
         }
         let batch: Vec<&JobRow<'_>> = open.iter().map(|nth| &rows[*nth]).collect();
-        let inserted = insert(connection, &batch, None).await?;
+        let inserted = insert(connection, &batch, limited, None).await?;
         let ids: Vec<Option<i64>> = inserted.iter().map(|(id, _)| *id).collect();
         let twins = twins(connection, &batch, &ids).await?;
         for (at, nth) in open.into_iter().enumerate() {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use sqlx::PgConnection;
 
-use super::connect::{Database, ms, statement};
+use super::connect::{Database, close, ms, statement};
 use super::failure::{Failure, Tried, unreadable};
 use super::graph::note_needs;
 use super::insert::{JobRow, Stored, cost_us, insert, insert_unique, rows_of};
+use super::limits::{Keys, balance, limited};
 use super::read::value;
 use super::sql;
 use crate::bell::Ring;
@@ -25,9 +26,13 @@ pub(super) async fn push(database: &Database, pushes: &[Push]) -> Tried<(Vec<Pus
         return store_plain(&mut *database.connection().await?, pushes, false).await;
     }
     let mut tx = database.begin().await?;
-    let pushed = store(&mut tx, pushes).await?;
-    tx.commit().await?;
-    Ok(pushed)
+    let outcome = store_and_balance(&mut tx, pushes).await;
+    close(tx, outcome).await
+}
+
+async fn store_and_balance(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring)> {
+    let (pushed, ring, limited) = store(connection, pushes).await?;
+    Ok((pushed, ring.and(balance(connection, &limited).await?)))
 }
 
 /// Inside the caller's transaction, under a savepoint: a refused push leaves nothing in it.
@@ -64,7 +69,12 @@ async fn save(connection: &mut PgConnection) -> Tried<()> {
 async fn store_and_notify(connection: &mut PgConnection, pushes: &[Push]) -> Tried<Vec<Pushed>> {
     let (pushed, ring) = match pushes.iter().all(is_plain) {
         true => store_plain(connection, pushes, false).await?,
-        false => store(connection, pushes).await?,
+        false => {
+            // Their limits are not locked for as long as the caller's transaction takes: the jobs are let in by the
+            // next `promote`, for which this rings.
+            let (pushed, ring, limited) = store(connection, pushes).await?;
+            (pushed, ring.and(Ring { scheduled: !limited.is_empty(), ..Ring::default() }))
+        }
     };
     if !ring.is_silent() {
         statement(sql!("notify")).bind(ring.to_byte().to_string()).execute(connection).await?;
@@ -76,7 +86,7 @@ async fn store_and_notify(connection: &mut PgConnection, pushes: &[Push]) -> Tri
 pub(super) fn is_plain(push: &Push) -> bool {
     push.idempotency_key.is_none()
         && push.run.is_none()
-        && push.jobs.iter().all(|job| job.unique_key.is_none())
+        && push.jobs.iter().all(|job| job.unique_key.is_none() && job.limit_key.is_none())
 }
 
 /// Stores pushes in one statement. If it is to `tell` other processes, that is done by its commit.
@@ -90,7 +100,7 @@ pub(super) async fn store_plain(
     let tell = tell.then_some(Ring { ready: true, scheduled: later, ..Ring::default() });
     let mut ring = Ring::default();
     let mut ids = Vec::with_capacity(rows.len());
-    for (id, rung) in insert(connection, &rows.iter().collect::<Vec<_>>(), tell).await? {
+    for (id, rung) in insert(connection, &rows.iter().collect::<Vec<_>>(), &Keys::new(), tell).await? {
         ids.push(JobId(id.ok_or_else(|| unreadable("push", "a job without a unique key was not stored"))?));
         ring = ring.and(rung);
     }
@@ -112,7 +122,8 @@ enum Fate {
     Repeats(usize),
 }
 
-async fn store(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring)> {
+/// Says also which limits its jobs count against; the caller balances them.
+async fn store(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring, Keys)> {
     let fates = take_keys(connection, pushes).await?;
     let rows: Vec<JobRow<'_>> = pushes
         .iter()
@@ -122,7 +133,9 @@ async fn store(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pus
             Fate::Known(_) | Fate::Repeats(_) => Vec::new(),
         })
         .collect();
-    let (stored, ring) = insert_unique(connection, &rows).await?;
+    let keys: Keys = rows.iter().filter_map(|row| row.limit_key().map(str::to_owned)).collect();
+    let limited = limited(connection, &keys).await?;
+    let (stored, ring) = insert_unique(connection, &rows, &limited).await?;
     let mut stored = stored.into_iter();
     let (mut pushed, mut runs, mut keys): (Vec<Pushed>, Vec<_>, Vec<_>) =
         (Vec::new(), Vec::new(), Vec::new());
@@ -145,7 +158,7 @@ async fn store(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pus
         note_needs(connection, &push.jobs, &pushed.jobs).await?;
     }
     fill_keys(connection, keys.into_iter().map(|nth| (&pushes[nth], &pushed[nth]))).await?;
-    Ok((pushed, ring))
+    Ok((pushed, ring, limited))
 }
 
 /// Takes the idempotency keys before anything else, so that of two pushes with the same key one waits for the

@@ -216,7 +216,7 @@ pub(super) fn parsed<T: FromStr<Err = String>>(row: &PgRow, column: &str) -> Tri
     value::<&str>(row, column)?.parse().map_err(|why| unreadable(column, why))
 }
 
-fn optional_number(row: &PgRow, column: &str) -> Tried<Option<u32>> {
+pub(super) fn optional_number(row: &PgRow, column: &str) -> Tried<Option<u32>> {
     value::<Option<i32>>(row, column)?.map(|number| narrow(column, number)).transpose()
 }
 
@@ -242,7 +242,7 @@ fn optional_json<T: DeserializeOwned>(row: &PgRow, column: &str) -> Tried<Option
     text.map(|text| serde_json::from_str(text).map_err(|why| unreadable(column, why))).transpose()
 }
 
-fn instant(row: &PgRow, column: &str) -> Tried<Timestamp> {
+pub(super) fn instant(row: &PgRow, column: &str) -> Tried<Timestamp> {
     Ok(value::<OffsetDateTime>(row, column)?.into())
 }
 

@@ -8,6 +8,7 @@ use sqlx::postgres::PgRow;
 use super::connect::{Database, ms, statement};
 use super::failure::Tried;
 use super::finish::{Ending, Return, end, error_json, put_back};
+use super::limits::{Keys, balance, balance_parked};
 use super::read::{backoff, big_number, number, value};
 use super::{graph, sql};
 use crate::backoff::Backoff;
@@ -25,13 +26,19 @@ const FOLD_FROM: i64 = 500;
 pub(super) async fn promote(database: &Database) -> Result<Promoted> {
     let mut promoted = Promoted::default();
     loop {
-        let jobs = database.retrying(|| count_of(database, sql!("promote"), None)).await?;
-        promoted.jobs += jobs;
+        let (jobs, ready) = database.retrying(|| promote_batch(database)).await?;
+        promoted.jobs += ready;
         if jobs < BATCH {
             break;
         }
     }
-    promoted.next_in = database.retrying(|| next_due(database)).await?;
+    let (next_in, any_parked) = database.retrying(|| next_due(database)).await?;
+    promoted.next_in = next_in;
+    if any_parked {
+        let let_in = balance_parked(database).await?;
+        promoted.jobs += let_in.admitted;
+        promoted.next_in = [next_in, let_in.next_in].into_iter().flatten().min();
+    }
     Ok(promoted)
 }
 
@@ -39,21 +46,25 @@ pub(super) fn ring_of(promoted: &Promoted) -> Ring {
     Ring { ready: promoted.jobs > 0, ..Ring::default() }
 }
 
-async fn next_due(database: &Database) -> Tried<Option<Duration>> {
+/// How many jobs were due, and how many of them are ready.
+async fn promote_batch(database: &Database) -> Tried<(u64, u64)> {
+    let mut connection = database.connection().await?;
+    let row = statement(sql!("promote")).fetch_one(&mut *connection).await?;
+    Ok((big_number(&row, "jobs")?, big_number(&row, "ready")?))
+}
+
+async fn next_due(database: &Database) -> Tried<(Option<Duration>, bool)> {
     let mut connection = database.connection().await?;
     let row = statement(sql!("promote_next")).fetch_one(&mut *connection).await?;
     let next_in_ms: Option<i64> = value(&row, "next_in_ms")?;
-    Ok(next_in_ms.map(|ms| Duration::from_millis(ms.unsigned_abs())))
+    let next_in = next_in_ms.map(|ms| Duration::from_millis(ms.unsigned_abs()));
+    Ok((next_in, value(&row, "any_parked")?))
 }
 
 /// Runs a statement that answers with a number of jobs.
-async fn count_of(database: &Database, sql: &'static str, older_than: Option<Duration>) -> Tried<u64> {
+async fn count_of(database: &Database, sql: &'static str, older_than: Duration) -> Tried<u64> {
     let mut connection = database.connection().await?;
-    let statement = match older_than {
-        Some(age) => statement(sql).bind(ms(age)),
-        None => statement(sql),
-    };
-    big_number(&statement.fetch_one(&mut *connection).await?, "jobs")
+    big_number(&statement(sql).bind(ms(older_than)).fetch_one(&mut *connection).await?, "jobs")
 }
 
 /// One transaction, so that no one sees a dead worker whose jobs are not free.
@@ -62,9 +73,12 @@ pub(super) async fn reap(database: &Database) -> Tried<(Reaped, Ring)> {
     let workers = statement(sql!("reap_workers")).fetch_all(&mut *tx).await?.len() as u64;
     let mut reaped = Reaped { workers, ..Reaped::default() };
     let held = taken(statement(sql!("reap_held")).fetch_all(&mut *tx).await?)?;
-    let mut ring = free(&mut tx, &held, &mut reaped).await?;
+    let mut keys = Keys::new();
+    let mut ring = free(&mut tx, &held, &mut reaped, &mut keys).await?;
     let late = taken(statement(sql!("reap_overdue")).fetch_all(&mut *tx).await?)?;
-    ring = ring.and(fail_overdue(&mut tx, &late, &mut reaped).await?);
+    ring = ring.and(fail_overdue(&mut tx, &late, &mut reaped, &mut keys).await?);
+    keys.extend(held.iter().chain(&late).filter_map(|job| job.limit_key.clone()));
+    ring = ring.and(balance(&mut tx, &keys).await?);
     tx.commit().await?;
     Ok((reaped, ring))
 }
@@ -79,6 +93,7 @@ struct Taken {
     lost: u32,
     max_lost: u32,
     backoff: Backoff,
+    limit_key: Option<String>,
 }
 
 fn taken(rows: Vec<PgRow>) -> Tried<Vec<Taken>> {
@@ -92,6 +107,7 @@ fn taken(rows: Vec<PgRow>) -> Tried<Vec<Taken>> {
             lost: number(row, "lost")?,
             max_lost: number(row, "max_lost")?,
             backoff: backoff(row)?,
+            limit_key: value(row, "limit_key")?,
         })
     };
     rows.iter().map(read).collect()
@@ -117,7 +133,12 @@ impl Taken {
 }
 
 /// Being killed costs no attempt, but is counted.
-async fn free(connection: &mut PgConnection, held: &[Taken], reaped: &mut Reaped) -> Tried<Ring> {
+async fn free(
+    connection: &mut PgConnection,
+    held: &[Taken],
+    reaped: &mut Reaped,
+    keys: &mut Keys,
+) -> Tried<Ring> {
     if held.is_empty() {
         return Ok(Ring::default());
     }
@@ -147,11 +168,16 @@ async fn free(connection: &mut PgConnection, held: &[Taken], reaped: &mut Reaped
     statement(sql!("reap_free")).bind(freed).bind(delays).execute(&mut *connection).await?;
     end(connection, &poisoned).await?;
     let ended = poisoned.iter().map(|ending| (ending.id, ending.state)).collect();
-    Ok(ring.and(graph::follow(connection, ended).await?))
+    Ok(ring.and(graph::follow(connection, ended, keys).await?))
 }
 
 /// The worker lives but did not stop the attempt in time: a failure like any other.
-async fn fail_overdue(connection: &mut PgConnection, late: &[Taken], reaped: &mut Reaped) -> Tried<Ring> {
+async fn fail_overdue(
+    connection: &mut PgConnection,
+    late: &[Taken],
+    reaped: &mut Reaped,
+    keys: &mut Keys,
+) -> Tried<Ring> {
     let error = overdue();
     let (again, over): (Vec<&Taken>, Vec<&Taken>) =
         late.iter().partition(|job| job.attempt < job.max_attempts);
@@ -177,7 +203,7 @@ async fn fail_overdue(connection: &mut PgConnection, late: &[Taken], reaped: &mu
     let endings: Vec<Ending> = over.into_iter().map(|job| job.ending(&error)).collect();
     end(connection, &endings).await?;
     let ended = endings.iter().map(|ending| (ending.id, ending.state)).collect();
-    let followed = graph::follow(connection, ended).await?;
+    let followed = graph::follow(connection, ended, keys).await?;
     let (_, ring) = put_back(connection, &returns).await?;
     let ring = ring.and(followed);
     reaped.overdue = late.len() as u64;
@@ -201,7 +227,7 @@ async fn fold_from(database: &Database, changes: i64) -> Tried<()> {
 pub(super) async fn prune(database: &Database, keep: Duration) -> Result<u64> {
     let mut pruned = 0;
     loop {
-        let jobs = database.retrying(|| count_of(database, sql!("prune"), Some(keep))).await?;
+        let jobs = database.retrying(|| count_of(database, sql!("prune"), keep)).await?;
         pruned += jobs;
         if jobs < BATCH {
             break;

@@ -52,21 +52,23 @@ async fn beat_until_stopped(
 ) {
     let mut heart = Heart { shared, pulse: None, lease_until: Instant::now() + shared.options.lease };
     let mut next_in = Duration::ZERO;
+    let mut seen = wakes.borrow().revoked;
     loop {
         tokio::select! {
             () = tokio::time::sleep(next_in) => {}
             () = shared.held.news.notified() => tokio::time::sleep(NEWS_EVERY).await,
-            () = revoked(&mut wakes) => {}
+            () = revoked_since(&mut wakes, seen) => {}
             _ = stopping.wait_for(|stop| *stop) => return,
         }
+        // Before the beat: what is taken away while it is under way is for the next one.
+        seen = wakes.borrow().revoked;
         next_in = heart.beat().await;
     }
 }
 
-/// Returns when a claim of somebody was taken away.
-async fn revoked(wakes: &mut watch::Receiver<Wakes>) {
-    let before = wakes.borrow_and_update().revoked;
-    if wakes.wait_for(|now| now.revoked != before).await.is_err() {
+/// Returns when a claim of somebody was taken away since `seen`.
+async fn revoked_since(wakes: &mut watch::Receiver<Wakes>, seen: u64) {
+    if wakes.wait_for(|now| now.revoked != seen).await.is_err() {
         std::future::pending::<()>().await;
     }
 }

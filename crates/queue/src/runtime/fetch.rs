@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinError;
+use tokio::time::Instant;
 
 use super::held::{JobContext, StopReason};
 use super::settle::Ended;
@@ -21,15 +22,21 @@ pub(super) async fn fetch_until_drained(shared: Arc<Shared>) {
     let mut phase = shared.phase.subscribe();
     // Lanes that had fewer jobs than we asked for: not asked again before something new may be there.
     let mut dry = BTreeSet::new();
+    let mut poll_at = Instant::now();
     while shared.is_working() {
-        wakes.borrow_and_update();
+        // A wake-up or a poll is for every lane, also while another lane keeps us busy.
+        if wakes.has_changed().unwrap_or(false) || Instant::now() >= poll_at {
+            wakes.borrow_and_update();
+            dry.clear();
+            poll_at = Instant::now() + shared.options.poll_every;
+        }
         let mut lanes = shared.slots.free();
         lanes.retain(|lane, _| !dry.contains(lane));
         if lanes.is_empty() {
             tokio::select! {
                 () = shared.slots.wait_for_free() => {}
-                _ = wakes.changed() => dry.clear(),
-                () = tokio::time::sleep(shared.options.poll_every) => dry.clear(),
+                _ = wakes.changed() => wakes.mark_changed(),
+                () = tokio::time::sleep_until(poll_at) => {}
                 _ = phase.changed() => {}
             }
             continue;

@@ -150,7 +150,10 @@ impl Held {
             news: Mutex::new(News { slot: Some(slot), ..News::default() }),
             spawn: Mutex::default(),
         });
-        self.lock().insert(job, Arc::clone(&claim));
+        // Another claim of the job by this process has been taken over by this one.
+        if let Some(older) = self.lock().insert(job, Arc::clone(&claim)) {
+            older.stop(StopReason::Refused);
+        }
         JobContext { claim, news: Arc::clone(&self.news), slot }
     }
 

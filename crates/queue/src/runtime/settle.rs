@@ -38,7 +38,10 @@ pub(super) async fn settle_until_left(shared: Arc<Shared>, mut outcomes: mpsc::U
             _ = phase.wait_for(|phase| *phase == Phase::Left) => return,
         }
         gather(&mut outcomes, &mut batch).await;
-        settle(&shared, batch).await;
+        tokio::select! {
+            () = settle(&shared, batch) => {}
+            _ = phase.wait_for(|phase| *phase == Phase::Left) => return,
+        }
     }
 }
 

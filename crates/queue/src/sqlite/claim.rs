@@ -2,6 +2,8 @@
 
 use rusqlite::params;
 
+use super::clock::boottime_ms;
+use super::policy::without_paused;
 use super::row::{self, Columns};
 use super::sql;
 use super::writer::Tx;
@@ -14,9 +16,10 @@ pub(super) fn pull(tx: &Tx<'_>, pull: &Pull) -> Result<Vec<Claimed>> {
     if tx.first(sql!("worker_lives"), [pull.worker.0], |_| Ok(()))?.is_none() {
         return Err(QueueError::WorkerGone);
     }
-    let kinds = serde_json::to_string(&pull.kinds).map_err(QueueError::unexpected)?;
+    let (lanes, kinds) = without_paused(tx, pull)?;
+    let kinds = serde_json::to_string(&kinds).map_err(QueueError::unexpected)?;
     let mut claimed = Vec::new();
-    for (lane, slots) in &pull.lanes {
+    for (lane, slots) in &lanes {
         claimed.extend(pull_lane(tx, pull, lane, *slots, &kinds)?);
     }
     Ok(claimed)
@@ -27,7 +30,7 @@ fn pull_lane(tx: &Tx<'_>, pull: &Pull, lane: &str, slots: u32, kinds: &str) -> R
     let free_bytes = i64::try_from(pull.free_scratch_bytes).unwrap_or(i64::MAX);
     let mut found = tx.all(
         sql!("pull"),
-        params![pull.worker.0, tx.now.as_ms(), grace_ms, lane, free_bytes, kinds, slots],
+        params![pull.worker.0, tx.now.as_ms(), boottime_ms(), lane, free_bytes, kinds, slots, grace_ms],
         |row| Ok((row::job(row)?, row.get::<_, i64>(Columns::AFTER_JOB)?)),
     )?;
     found.sort_by_key(|(job, fair_at)| (std::cmp::Reverse(job.priority), *fair_at, job.id));

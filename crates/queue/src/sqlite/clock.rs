@@ -1,10 +1,6 @@
 //! The host's boot time: it runs on through suspend, and nobody can set it. A wall clock that jumps changes no lease.
 
-use std::sync::OnceLock;
-
 use rustix::time::{ClockId, clock_gettime};
-
-use crate::timestamp::Timestamp;
 
 /// Milliseconds since the host booted.
 pub(super) fn boottime_ms() -> i64 {
@@ -19,10 +15,20 @@ pub(super) fn boot_id() -> String {
         .unwrap_or_default()
 }
 
-/// Microseconds of UTC as they were when this process started, carried on by the boot time: the place of a new job
-/// in the line does not jump with the wall clock.
-pub(super) fn steady_us() -> i64 {
-    static WALL_AT_BOOT_MS: OnceLock<i64> = OnceLock::new();
-    let at_boot = WALL_AT_BOOT_MS.get_or_init(|| Timestamp::now().as_ms() - boottime_ms());
-    (at_boot + boottime_ms()) * 1_000
+/// A clock that all processes of one boot share and that nobody can set: the place of a new job in the line does not
+/// jump with the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LineClock {
+    boot_started_ms: i64,
+}
+
+impl LineClock {
+    pub(super) fn new(boot_started_ms: i64) -> Self {
+        Self { boot_started_ms }
+    }
+
+    /// Microseconds of UTC, as far as the first process of this boot knew.
+    pub(super) fn now_us(self) -> i64 {
+        (self.boot_started_ms + boottime_ms()) * 1_000
+    }
 }

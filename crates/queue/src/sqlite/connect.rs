@@ -4,11 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
+use super::clock::{LineClock, boot_id, boottime_ms};
+use super::sql;
 use crate::error::{QueueError, Result};
 use crate::migration::{Migration, pending, refuse_pending};
 use crate::open::OpenOptions;
+use crate::timestamp::Timestamp;
 
 const MIGRATIONS: &[Migration] = &[Migration {
     version: 1,
@@ -23,7 +26,7 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 const CACHED_STATEMENTS: usize = 96;
 
 /// A connection that is fit to write, with the schema of this program.
-pub(super) fn open_migrated(path: &Path, options: &OpenOptions) -> Result<Connection> {
+pub(super) fn open_migrated(path: &Path, options: &OpenOptions) -> Result<(Connection, LineClock)> {
     if rusqlite::version_number() < OLDEST_SQLITE {
         return Err(QueueError::Unsuitable {
             reason: format!("SQLite {} can corrupt a database in WAL mode", rusqlite::version()),
@@ -37,10 +40,30 @@ pub(super) fn open_migrated(path: &Path, options: &OpenOptions) -> Result<Connec
     }
     let connection = open_file(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     keep_private(path);
+    wait_by_the_millisecond(&connection)?;
     retry_while_busy(options.patience, || configure(&connection)).map_err(|error| explain(path, error))?;
     retry_while_busy(options.patience, || migrate(&connection, options.migrate))
         .map_err(|error| explain(path, error))?;
-    Ok(connection)
+    let line = retry_while_busy(options.patience, || line_clock(&connection))
+        .map_err(|error| explain(path, error))?;
+    Ok((connection, line))
+}
+
+fn line_clock(connection: &Connection) -> Result<LineClock> {
+    // Looked at first: to open a file that is up to date, nobody needs its write lock.
+    let known =
+        connection.query_row(sql!("boot_look"), [boot_id()], |row| row.get(0)).optional().map_err(db)?;
+    if let Some(started_at) = known {
+        return Ok(LineClock::new(started_at));
+    }
+    let started_at = Timestamp::now().as_ms() - boottime_ms();
+    let agreed = connection.query_row(sql!("boot"), (boot_id(), started_at), |row| row.get(0));
+    Ok(LineClock::new(agreed.map_err(db)?))
+}
+
+/// Our own loop retries every millisecond; SQLite's handler, on by default, backs off to 100.
+pub(super) fn wait_by_the_millisecond(connection: &Connection) -> Result<()> {
+    connection.busy_timeout(Duration::ZERO).map_err(db)
 }
 
 /// Another connection to a file that `open_migrated` has prepared.
@@ -182,7 +205,10 @@ fn refuse_foreign(connection: &Connection) -> Result<()> {
 /// SQLite's locks do not work over a network: two hosts would corrupt the file.
 fn refuse_network_file_system(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Ok(folder) = std::fs::canonicalize(folder) else { return Ok(()) };
+    // The file itself first: it may be a link to somewhere else.
+    let Ok(folder) = std::fs::canonicalize(path).or_else(|_| std::fs::canonicalize(folder)) else {
+        return Ok(());
+    };
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     match network_file_system(&mounts, &folder) {
         None => Ok(()),
@@ -198,7 +224,7 @@ fn refuse_network_file_system(path: &Path) -> Result<()> {
 
 /// The type of the network file system that `folder` is on, from the text of `/proc/self/mountinfo`.
 fn network_file_system<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
-    const REMOTE: [&str; 19] = [
+    const REMOTE: [&str; 21] = [
         "nfs",
         "nfs4",
         "cifs",
@@ -212,6 +238,8 @@ fn network_file_system<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
         "ocfs2",
         "glusterfs",
         "beegfs",
+        "gpfs",
+        "vboxsf",
         "fuse.sshfs",
         "fuse.glusterfs",
         "fuse.s3fs",
@@ -231,12 +259,14 @@ fn network_file_system<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
     REMOTE.contains(&kind).then_some(kind)
 }
 
+const BUSY: &str = "another process holds the lock of the SQLite file";
+
 /// Repeats `work` every millisecond while another process holds the lock. (SQLite's own handler backs off to 100 ms.)
 pub(super) fn retry_while_busy<T>(patience: Duration, mut work: impl FnMut() -> Result<T>) -> Result<T> {
     let until = Instant::now() + patience;
     loop {
         match work() {
-            Err(QueueError::Unavailable { .. }) if Instant::now() < until => {
+            Err(QueueError::Unavailable { reason }) if reason == BUSY && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             other => return other,
@@ -249,7 +279,7 @@ pub(super) fn db(error: rusqlite::Error) -> QueueError {
     let reason = error.to_string();
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            QueueError::Unavailable { reason: "another process holds the lock of the SQLite file".into() }
+            QueueError::Unavailable { reason: BUSY.into() }
         }
         Some(ErrorCode::SystemIoFailure) => QueueError::Unavailable { reason },
         Some(ErrorCode::DiskFull) => QueueError::Full { reason },
@@ -272,7 +302,7 @@ pub(super) fn db(error: rusqlite::Error) -> QueueError {
 fn explain(path: &Path, error: QueueError) -> QueueError {
     let name = path.display();
     match error {
-        QueueError::Unavailable { reason } => QueueError::Unavailable {
+        QueueError::Unavailable { reason } if reason == BUSY => QueueError::Unavailable {
             reason: format!("{name}: {reason}; see who has it open with `fuser {name}`, or try again"),
         },
         QueueError::Unsuitable { reason, next_step } => {

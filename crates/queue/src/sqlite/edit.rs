@@ -1,9 +1,10 @@
 //! What people do to jobs: `cancel`, `retry`, `delete`, `clear`.
 
+use std::time::Duration;
+
 use rusqlite::params;
 
-use super::clock::steady_us;
-use super::finish::{Ending, Standing, end};
+use super::finish::{Ending, Standing, end, requeued};
 use super::graph::restart_dependents;
 use super::read::FilterValues;
 use super::sql;
@@ -48,7 +49,6 @@ pub(super) fn retry(tx: &Tx<'_>, id: JobId) -> Result<()> {
         let hint = "another live job has its unique key".into();
         return Err(QueueError::WrongState { id, state: job.state, hint });
     }
-    tx.ring(Ring { ready: true, ..Ring::default() });
     restart_dependents(tx, id, |dependent| match ended(tx, dependent)? {
         Some(job) => reopen(tx, dependent, &job, JobState::Waiting),
         None => Ok(false),
@@ -57,11 +57,15 @@ pub(super) fn retry(tx: &Tx<'_>, id: JobId) -> Result<()> {
 
 /// Takes a job from history back into the queue as a new generation. Not so if a live job has its unique key.
 fn reopen(tx: &Tx<'_>, id: JobId, job: &Standing, state: JobState) -> Result<bool> {
-    tx.run(sql!("retry_remember"), [id.0])?;
-    if tx.run(sql!("retry"), params![id.0, steady_us(), state.as_str()])? == 0 {
+    if tx.run(sql!("retry"), params![id.0, tx.line.now_us(), state.as_str()])? == 0 {
         return Ok(false);
     }
+    tx.run(sql!("retry_remember"), [id.0])?;
     tx.run(sql!("ended_forget"), [id.0])?;
+    let state = match state {
+        JobState::Waiting => state,
+        _ => requeued(tx, Duration::ZERO, job.limit_key.as_deref()).0,
+    };
     tx.count(&job.lane, &job.kind, job.state, -1);
     tx.count(&job.lane, &job.kind, state, 1);
     if let Some(run) = &job.run {
@@ -132,6 +136,7 @@ pub(super) fn clear(tx: &Tx<'_>, filter: &JobFilter) -> Result<u64> {
 
 fn forget_live(tx: &Tx<'_>, id: JobId, job: &Standing) -> Result<()> {
     tx.run(sql!("finish_forget"), [id.0])?;
+    tx.touch(job.limit_key.as_deref());
     tx.run(sql!("prune_attempts"), [id.0])?;
     tx.run(sql!("need_forget"), [id.0])?;
     tx.count(&job.lane, &job.kind, job.state, -1);
@@ -156,7 +161,7 @@ struct Live {
 }
 
 fn live(tx: &Tx<'_>, id: JobId) -> Result<Option<Live>> {
-    tx.first(sql!("live"), [id.0], |row| Ok(Live { standing: Standing::read(row)?, fence: row.get(5)? }))
+    tx.first(sql!("live"), [id.0], |row| Ok(Live { standing: Standing::read(row)?, fence: row.get(6)? }))
 }
 
 fn ended(tx: &Tx<'_>, id: JobId) -> Result<Option<Standing>> {

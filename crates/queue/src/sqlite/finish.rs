@@ -106,6 +106,7 @@ pub(super) struct Standing {
     pub(super) state: JobState,
     pub(super) run: Option<String>,
     pub(super) required: bool,
+    pub(super) limit_key: Option<String>,
 }
 
 impl Standing {
@@ -117,6 +118,7 @@ impl Standing {
             state: column.parsed()?,
             run: column.next()?,
             required: column.next()?,
+            limit_key: column.next()?,
         })
     }
 }
@@ -178,6 +180,7 @@ pub(super) fn end_one(tx: &Tx<'_>, id: JobId, held: &Standing, last: &Ending<'_>
         ],
     )?;
     tx.run(sql!("finish_forget"), [id.0])?;
+    tx.touch(held.limit_key.as_deref());
     tx.count(&held.lane, &held.kind, held.state, -1);
     tx.count(&held.lane, &held.kind, last.state, 1);
     if let Some(run) = &held.run {
@@ -200,7 +203,7 @@ fn put_back(
     let id = settlement.id.0;
     let error = settlement.error.as_deref();
     tx.run(sql!("attempt_add"), params![id, settlement.slot, tx.now.as_ms(), outcome.as_str(), error])?;
-    let (state, run_at) = requeued(tx, delay);
+    let (state, run_at) = requeued(tx, delay, held.limit_key.as_deref());
     tx.run(
         sql!("finish_back"),
         params![id, state.as_str(), run_at, settlement.attempt, settlement.lost, error],
@@ -210,9 +213,13 @@ fn put_back(
     Ok(())
 }
 
-/// The state and `run_at` of a job that is to run again after `delay`; wakes whoever waits for such a job.
-pub(super) fn requeued(tx: &Tx<'_>, delay: Duration) -> (JobState, Option<i64>) {
-    if delay.is_zero() {
+/// The state and `run_at` of a job that is to run again after `delay`; wakes whoever waits for such a job. One with a
+/// limit gives up its place and waits to be let in again.
+pub(super) fn requeued(tx: &Tx<'_>, delay: Duration, limit_key: Option<&str>) -> (JobState, Option<i64>) {
+    tx.touch(limit_key);
+    if delay.is_zero() && limit_key.is_some() {
+        (JobState::Parked, None)
+    } else if delay.is_zero() {
         tx.ring(Ring { ready: true, ..Ring::default() });
         (JobState::Pending, None)
     } else {

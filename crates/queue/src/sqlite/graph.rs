@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use rusqlite::params;
 
 use super::finish::{Ending, Standing, end_one, error_json};
+use super::limits::is_limited;
 use super::push::push_job;
 use super::sql;
 use super::writer::Tx;
@@ -118,12 +119,22 @@ fn meet(tx: &Tx<'_>, job: JobId) -> Result<()> {
 fn ready_if_met(tx: &Tx<'_>, job: JobId, left: Option<(i64, Option<i64>)>) -> Result<()> {
     let Some((0, run_at)) = left else { return Ok(()) };
     let Some(standing) = waiting(tx, job)? else { return Ok(()) };
-    let later = run_at.is_some_and(|at| at > tx.now.as_ms());
-    let state = if later { JobState::Scheduled } else { JobState::Pending };
+    let state = match (&standing.limit_key, run_at) {
+        (_, Some(at)) if at > tx.now.as_ms() => JobState::Scheduled,
+        (Some(key), _) if is_limited(tx, key)? => JobState::Parked,
+        _ => JobState::Pending,
+    };
+    if state == JobState::Parked {
+        tx.touch(standing.limit_key.as_deref());
+    }
     tx.run(sql!("need_ready"), params![job.0, state.as_str()])?;
     tx.count(&standing.lane, &standing.kind, JobState::Waiting, -1);
     tx.count(&standing.lane, &standing.kind, state, 1);
-    tx.ring(Ring { ready: !later, scheduled: later, ..Ring::default() });
+    tx.ring(Ring {
+        ready: state == JobState::Pending,
+        scheduled: state == JobState::Scheduled,
+        ..Ring::default()
+    });
     Ok(())
 }
 

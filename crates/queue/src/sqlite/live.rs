@@ -15,7 +15,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::Connection;
 use tokio::sync::watch;
@@ -142,6 +142,23 @@ impl Live {
         let _ = fs::remove_file(self.lock_path(id));
     }
 
+    /// Removes locks that nobody holds and that no living worker owns: left by a process that died between two steps.
+    pub(super) fn bury_unknown(&self, mut lives: impl FnMut(WorkerId) -> Result<bool>) -> Result<()> {
+        for id in self.locked_workers() {
+            if self.has_died(id) && !lives(id)? {
+                self.bury(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn locked_workers(&self) -> impl Iterator<Item = WorkerId> + use<> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| {
+            entry.file_name().to_str()?.strip_prefix("worker-")?.parse().ok().map(WorkerId)
+        })
+    }
+
     fn lock_path(&self, id: WorkerId) -> PathBuf {
         self.folder.join(format!("worker-{id}"))
     }
@@ -176,29 +193,28 @@ impl Live {
 
     fn sees_a_death(&self) -> bool {
         let own = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        entries
-            .filter_map(|entry| {
-                entry.file_name().to_str()?.strip_prefix("worker-")?.parse().ok().map(WorkerId)
-            })
-            .any(|id| !own.contains_key(&id) && self.has_died(id))
+        self.locked_workers().any(|id| !own.contains_key(&id) && self.has_died(id))
     }
 }
 
 fn listen_until_closed(socket: &UnixDatagram, watcher: &Connection, live: &Weak<Live>) {
     let mut version = data_version(watcher);
+    let mut look_at = Instant::now() + LOOK_EVERY;
     let mut byte = [0];
     loop {
         let heard = socket.recv(&mut byte);
         let Some(live) = live.upgrade() else { return };
         if heard.is_ok() {
             live.bell.ring(Ring::from_byte(byte[0]));
+        }
+        if Instant::now() < look_at {
             continue;
         }
+        look_at = Instant::now() + LOOK_EVERY;
         let now = data_version(watcher);
         if now != version {
             version = now;
-            // Not `revoked`: a beat would answer it, which is a change again, here and for every other listener.
+            // Not `revoked`: every beat of every worker changes the file, and would make all others beat.
             live.bell.ring(Ring { ready: true, scheduled: true, ..Ring::default() });
         }
         if live.sees_a_death() {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
 
-use super::clock::boottime_ms;
-use super::connect::open_again;
+use super::clock::{LineClock, boottime_ms};
+use super::connect::{open_again, wait_by_the_millisecond};
+use super::finish::requeued;
 use super::graph::put_records;
 use super::sql;
 use super::writer::Tx;
@@ -18,15 +19,15 @@ use crate::worker::{Beat, BeatReply, ClaimBeat};
 
 pub(super) struct SqlitePulse {
     connection: Connection,
+    line: LineClock,
     patience: Duration,
 }
 
 impl SqlitePulse {
-    pub(super) fn open(path: &Path, patience: Duration) -> Result<Self> {
+    pub(super) fn open(path: &Path, line: LineClock, patience: Duration) -> Result<Self> {
         let connection = open_again(path, patience)?;
-        // The loop of `Tx::alone` waits by the millisecond instead.
-        connection.busy_timeout(Duration::ZERO).map_err(super::connect::db)?;
-        Ok(Self { connection, patience })
+        wait_by_the_millisecond(&connection)?;
+        Ok(Self { connection, line, patience })
     }
 }
 
@@ -34,7 +35,7 @@ impl SqlitePulse {
 impl Pulse for SqlitePulse {
     /// Blocks its thread, which is the beat's own.
     async fn beat(&mut self, beat: &Beat) -> Result<BeatReply> {
-        Tx::alone(&self.connection, self.patience, |tx| beat_in(tx, beat))
+        Tx::alone(&self.connection, self.line, self.patience, |tx| beat_in(tx, beat))
     }
 }
 
@@ -57,16 +58,22 @@ fn beat_in(tx: &Tx<'_>, beat: &Beat) -> Result<BeatReply> {
 fn release_stranded(tx: &Tx<'_>, beat: &Beat) -> Result<()> {
     let held: Vec<i64> = beat.claims.iter().map(|claim| claim.job.0).collect();
     let held = serde_json::to_string(&held).map_err(QueueError::unexpected)?;
-    let claimed_before = tx.now.as_ms() - i64::try_from(beat.lease.as_millis()).unwrap_or(i64::MAX / 2);
+    let claimed_before = boottime_ms() - i64::try_from(beat.lease.as_millis()).unwrap_or(i64::MAX / 2);
     let stranded = tx.all(sql!("beat_stranded"), params![beat.worker.0, claimed_before, held], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+        Ok((
+            row.get::<_, i64>(0)?,
+            row.get::<_, String>(1)?,
+            row.get::<_, String>(2)?,
+            row.get::<_, Option<String>>(3)?,
+        ))
     })?;
-    for (id, lane, kind) in stranded {
-        let outcome = AttemptOutcome::Released.as_str();
+    for (id, lane, kind, limit_key) in stranded {
+        let outcome = AttemptOutcome::Stranded.as_str();
         tx.run(sql!("attempt_add"), params![id, None::<u32>, tx.now.as_ms(), outcome, None::<&str>])?;
         tx.run(sql!("beat_release"), [id])?;
         tx.count(&lane, &kind, JobState::Running, -1);
-        tx.count(&lane, &kind, JobState::Pending, 1);
+        let (state, _) = requeued(tx, Duration::ZERO, limit_key.as_deref());
+        tx.count(&lane, &kind, state, 1);
         tracing::warn!(job.id = id, "gave back a job that was claimed but never arrived");
     }
     Ok(())

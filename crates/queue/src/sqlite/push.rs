@@ -2,13 +2,14 @@
 
 use rusqlite::params;
 
-use super::clock::steady_us;
 use super::graph::note_needs;
+use super::limits::is_limited;
 use super::sql;
 use super::writer::Tx;
 use crate::bell::Ring;
 use crate::error::{QueueError, Result};
 use crate::job::{JobId, JobState, NewJob};
+use crate::limit::tenant_step_us;
 use crate::push::{KEEP_KEYS, Push, Pushed};
 use crate::run::RunId;
 
@@ -47,24 +48,68 @@ fn push_new(tx: &Tx<'_>, push: &Push) -> Result<Pushed> {
     let run = push.run.as_ref().map(|_| RunId::new());
     let run_id = run.as_ref().map(RunId::as_str);
     let (mut jobs, mut stored) = (Vec::with_capacity(push.jobs.len()), 0);
-    let mut fair_at = steady_us();
+    let mut line = Line::of(tx, push)?;
     for job in &push.jobs {
-        let (id, is_new) = push_job(tx, &push.tenant, run_id, job, fair_at)?;
+        let (id, is_new) = push_job(tx, &push.tenant, run_id, job, line.place(job))?;
         jobs.push(id);
         stored += u32::from(is_new);
-        if run.is_some() {
-            fair_at += i64::from(job.cost_ms) * 1_000;
-        }
     }
     if let (Some(id), Some(run)) = (run_id, &push.run) {
         let meta = run.meta.to_string();
         tx.run(
             sql!("push_run"),
-            params![id, push.tenant, run.name, run.external_id, meta, stored, tx.now.as_ms(), fair_at],
+            params![id, push.tenant, run.name, run.external_id, meta, stored, tx.now.as_ms(), line.next()],
         )?;
         note_needs(tx, &push.jobs, &jobs)?;
     }
     Ok(Pushed { run, jobs, replayed: false })
+}
+
+/// Where the jobs of one push stand in the line.
+enum Line {
+    /// All at the push's time.
+    Alone { at: i64 },
+    /// A run's jobs stand behind each other by their cost.
+    Run { next: i64 },
+    /// A named tenant's jobs stand behind each other and behind its backlog, so that a flood is in nobody else's way.
+    Tenant { now: i64, last: Option<i64>, weight: f64 },
+}
+
+impl Line {
+    fn of(tx: &Tx<'_>, push: &Push) -> Result<Self> {
+        let now = tx.line.now_us();
+        if push.tenant.is_empty() {
+            return Ok(if push.run.is_some() { Self::Run { next: now } } else { Self::Alone { at: now } });
+        }
+        let backlog = tx.first(sql!("push_backlog"), [&push.tenant], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (last, weight) = backlog.unwrap_or((None, 1.0));
+        Ok(Self::Tenant { now, last, weight })
+    }
+
+    /// Where the next job of the run will stand.
+    fn next(&self) -> i64 {
+        match self {
+            Self::Alone { at } => *at,
+            Self::Run { next } => *next,
+            Self::Tenant { now, last, .. } => last.unwrap_or(*now),
+        }
+    }
+
+    fn place(&mut self, job: &NewJob) -> i64 {
+        match self {
+            Self::Alone { at } => *at,
+            Self::Run { next } => {
+                *next += i64::from(job.cost_ms) * 1_000;
+                *next - i64::from(job.cost_ms) * 1_000
+            }
+            Self::Tenant { now, last, weight } => {
+                let step = (tenant_step_us(job.cost_ms) as f64 / *weight) as i64;
+                let place = last.map_or(*now, |last| (last + step).max(*now));
+                *last = Some(place);
+                place
+            }
+        }
+    }
 }
 
 /// Stores a job, or finds the one that holds its unique key; says whether it is new.
@@ -82,11 +127,15 @@ pub(super) fn push_job(
             return Ok((twin, false));
         }
     }
-    let state = match job.run_at {
+    let state = match (&job.limit_key, job.run_at) {
         _ if !job.needs.is_empty() => JobState::Waiting,
-        Some(at) if at > tx.now => JobState::Scheduled,
+        (_, Some(at)) if at > tx.now => JobState::Scheduled,
+        (Some(key), _) if is_limited(tx, key)? => JobState::Parked,
         _ => JobState::Pending,
     };
+    if state == JobState::Parked {
+        tx.touch(job.limit_key.as_deref());
+    }
     tx.run(
         sql!("push_job"),
         params![

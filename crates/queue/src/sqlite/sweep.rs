@@ -6,6 +6,7 @@ use rusqlite::params;
 
 use super::clock::{boot_id, boottime_ms};
 use super::finish::{Ending, Standing, end, error_json, requeued};
+use super::limits::balance_parked;
 use super::live::Live;
 use super::row;
 use super::sql;
@@ -23,16 +24,21 @@ const PROMOTE_BATCH: u32 = 1_000;
 /// One batch; `next_in` of zero means that more are due.
 pub(super) fn promote(tx: &Tx<'_>) -> Result<Promoted> {
     let due = tx.all(sql!("promote"), params![tx.now.as_ms(), PROMOTE_BATCH], |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+        let mut column = row::Columns::of(row);
+        Ok((column.next::<String>()?, column.next::<String>()?, column.parsed::<JobState>()?))
     })?;
-    for (lane, kind) in &due {
+    let mut ready = 0;
+    for (lane, kind, state) in &due {
         tx.count(lane, kind, JobState::Scheduled, -1);
-        tx.count(lane, kind, JobState::Pending, 1);
-        tx.ring(Ring { ready: true, ..Ring::default() });
+        tx.count(lane, kind, *state, 1);
+        ready += u64::from(*state == JobState::Pending);
     }
+    tx.ring(Ring { ready: ready > 0, ..Ring::default() });
+    let let_in = balance_parked(tx)?;
     let next_at: Option<i64> = tx.first(sql!("promote_next"), [], |row| row.get(0))?.flatten();
     let next_in = next_at.map(|at| Duration::from_millis((at - tx.now.as_ms()).max(0).unsigned_abs()));
-    Ok(Promoted { jobs: due.len() as u64, next_in })
+    let next_in = [next_in, let_in.next_in].into_iter().flatten().min();
+    Ok(Promoted { jobs: ready + let_in.admitted, next_in })
 }
 
 pub(super) fn reap(tx: &Tx<'_>, live: &Live) -> Result<Reaped> {
@@ -40,7 +46,7 @@ pub(super) fn reap(tx: &Tx<'_>, live: &Live) -> Result<Reaped> {
     for job in tx.all(sql!("reap_held"), [], row::job)? {
         free_lost(tx, &job, &mut reaped)?;
     }
-    for job in tx.all(sql!("reap_overdue"), [tx.now.as_ms()], row::job)? {
+    for job in tx.all(sql!("reap_overdue"), [boottime_ms()], row::job)? {
         fail_overdue(tx, &job)?;
         reaped.overdue += 1;
     }
@@ -60,6 +66,7 @@ fn bury_dead_workers(tx: &Tx<'_>, live: &Live) -> Result<u64> {
             dead += 1;
         }
     }
+    live.bury_unknown(|id| Ok(tx.first(sql!("worker_lives"), [id.0], |_| Ok(()))?.is_some()))?;
     Ok(dead)
 }
 
@@ -68,7 +75,7 @@ fn free_lost(tx: &Tx<'_>, job: &Job, reaped: &mut Reaped) -> Result<()> {
     remember(tx, job, AttemptOutcome::Lost, None)?;
     match after_loss(lost, job.max_lost, &job.backoff) {
         Loss::Freed { delay } => {
-            let (state, run_at) = requeued(tx, delay);
+            let (state, run_at) = requeued(tx, delay, job.limit_key.as_deref());
             tx.run(sql!("reap_free"), params![job.id.0, state.as_str(), run_at, attempt, lost])?;
             tx.count(&job.lane, &job.kind, JobState::Running, -1);
             tx.count(&job.lane, &job.kind, state, 1);
@@ -89,7 +96,7 @@ fn fail_overdue(tx: &Tx<'_>, job: &Job) -> Result<()> {
     if job.attempt >= job.max_attempts {
         return fail(tx, job, &error, job.attempt, job.lost);
     }
-    let (state, run_at) = requeued(tx, job.backoff.delay(job.attempt));
+    let (state, run_at) = requeued(tx, job.backoff.delay(job.attempt), job.limit_key.as_deref());
     tx.run(
         sql!("finish_back"),
         params![job.id.0, state.as_str(), run_at, job.attempt, job.lost, error_json(&error)],
@@ -113,6 +120,7 @@ fn fail(tx: &Tx<'_>, job: &Job, error: &JobError, attempt: u32, lost: u32) -> Re
         state: job.state,
         run: job.run.as_ref().map(ToString::to_string),
         required: job.required,
+        limit_key: job.limit_key.clone(),
     };
     let error = error_json(error);
     let last = Ending {

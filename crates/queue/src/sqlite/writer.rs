@@ -4,14 +4,17 @@
 //! of its own, so one that fails takes nothing with it. Nobody is answered before COMMIT has returned.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use tokio::sync::oneshot;
 
+use super::clock::LineClock;
 use super::connect::{db, retry_while_busy};
+use super::limits::balance_touched;
 use super::live::Live;
 use super::sql;
 use crate::bell::Ring;
@@ -21,6 +24,9 @@ use crate::timestamp::Timestamp;
 
 /// More than this in one transaction only makes the first callers wait longer.
 const MAX_GROUP: usize = 512;
+
+/// After so long without a write the log is checkpointed, when it delays nobody.
+const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -42,11 +48,19 @@ trait Operation: Send {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, patience: Duration, live: Arc<Live>) -> Result<Self> {
+    pub(super) fn start(
+        connection: Connection,
+        line: LineClock,
+        patience: Duration,
+        live: Arc<Live>,
+    ) -> Result<Self> {
         let (queue, messages) = channel();
         std::thread::Builder::new()
             .name("queue-writer".into())
-            .spawn(move || write_groups(&connection, &messages, patience, &live))
+            .spawn(move || {
+                let writing = Writing { connection, line, patience, live };
+                writing.write_groups(&messages);
+            })
             .map_err(QueueError::unexpected)?;
         Ok(Self { queue })
     }
@@ -100,16 +114,63 @@ where
     }
 }
 
-fn write_groups(connection: &Connection, messages: &Receiver<Message>, patience: Duration, live: &Live) {
-    while let Ok(first) = messages.recv() {
-        let (group, stop) = gather(first, messages);
-        if !group.is_empty() {
-            write_group(connection, group, patience, live);
+/// The writer's thread.
+struct Writing {
+    connection: Connection,
+    line: LineClock,
+    patience: Duration,
+    live: Arc<Live>,
+}
+
+impl Writing {
+    fn write_groups(&self, messages: &Receiver<Message>) {
+        let mut written = false;
+        loop {
+            let first = match messages.recv_timeout(IDLE) {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    if std::mem::take(&mut written) {
+                        self.checkpoint("PASSIVE");
+                    }
+                    continue;
+                }
+            };
+            let (group, stop) = gather(first, messages);
+            if !group.is_empty() {
+                self.write_group(group);
+                written = true;
+            }
+            if let Some(done) = stop {
+                self.checkpoint("TRUNCATE");
+                let _ = done.send(());
+                return;
+            }
         }
-        if let Some(done) = stop {
-            let _ = done.send(());
-            return;
+    }
+
+    fn write_group(&self, mut group: Vec<Box<dyn Operation>>) {
+        let tx = Tx::new(&self.connection, self.line);
+        let fate = tx.write(&mut group, self.patience);
+        if let Err(error) = &fate {
+            // SQLite ends a transaction by itself on some errors; then this fails for want of one, which is fine.
+            let _ = self.connection.execute_batch("ROLLBACK");
+            if matches!(error, QueueError::Full { .. }) {
+                // The log may be what fills the disk: what it holds can go into the database.
+                self.checkpoint("TRUNCATE");
+            }
         }
+        for operation in group {
+            operation.answer(&fate);
+        }
+        if fate.is_ok() {
+            self.live.ring(tx.ring.get());
+        }
+    }
+
+    /// Moves the write-ahead log into the database. Whoever still reads from it only makes it move less.
+    fn checkpoint(&self, mode: &str) {
+        let _ = self.connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
     }
 }
 
@@ -130,28 +191,17 @@ fn gather(
     (group, None)
 }
 
-fn write_group(connection: &Connection, mut group: Vec<Box<dyn Operation>>, patience: Duration, live: &Live) {
-    let tx = Tx::new(connection);
-    let fate = tx.write(&mut group, patience);
-    if fate.is_err() {
-        // SQLite ends a transaction by itself on some errors; then this fails for want of one, which is fine.
-        let _ = connection.execute_batch("ROLLBACK");
-    }
-    for operation in group {
-        operation.answer(&fate);
-    }
-    if fate.is_ok() {
-        live.ring(tx.ring.get());
-    }
-}
-
 /// A transaction under way, as an operation sees it.
 pub(super) struct Tx<'c> {
     connection: &'c Connection,
     /// The wall clock of this transaction.
     pub(super) now: Timestamp,
+    /// Where new jobs stand in line.
+    pub(super) line: LineClock,
     counts: RefCell<Vec<CountChange>>,
     ring: Cell<Ring>,
+    /// Limits whose jobs were moved.
+    touched: RefCell<BTreeSet<String>>,
 }
 
 struct CountChange {
@@ -162,8 +212,15 @@ struct CountChange {
 }
 
 impl<'c> Tx<'c> {
-    pub(super) fn new(connection: &'c Connection) -> Self {
-        Self { connection, now: Timestamp::now(), counts: RefCell::default(), ring: Cell::default() }
+    fn new(connection: &'c Connection, line: LineClock) -> Self {
+        Self {
+            connection,
+            now: Timestamp::now(),
+            line,
+            counts: RefCell::default(),
+            ring: Cell::default(),
+            touched: RefCell::default(),
+        }
     }
 
     fn write(&self, group: &mut [Box<dyn Operation>], patience: Duration) -> Result<()> {
@@ -183,18 +240,22 @@ impl<'c> Tx<'c> {
             }
             self.batch("RELEASE operation")?;
         }
+        balance_touched(self)?;
+        self.flush_counts()?;
         self.batch("COMMIT")
     }
 
     /// Runs `work` in a transaction of its own, outside the writer's thread.
     pub(super) fn alone<T>(
         connection: &Connection,
+        line: LineClock,
         patience: Duration,
         work: impl FnOnce(&Tx<'_>) -> Result<T>,
     ) -> Result<T> {
-        let tx = Tx::new(connection);
+        let tx = Tx::new(connection, line);
         retry_while_busy(patience, || tx.batch("BEGIN IMMEDIATE"))?;
         let outcome = work(&tx).and_then(|value| {
+            balance_touched(&tx)?;
             tx.flush_counts()?;
             tx.batch("COMMIT")?;
             Ok(value)
@@ -213,6 +274,17 @@ impl<'c> Tx<'c> {
             Some(count) => count.by += by,
             None => counts.push(CountChange { lane: lane.into(), kind: kind.into(), state, by }),
         }
+    }
+
+    /// Notes that a job of a limit was moved: before COMMIT, the limit lets in or parks what it must.
+    pub(super) fn touch(&self, limit_key: Option<&str>) {
+        if let Some(key) = limit_key {
+            self.touched.borrow_mut().insert(key.to_owned());
+        }
+    }
+
+    pub(super) fn take_touched(&self) -> BTreeSet<String> {
+        self.touched.take()
     }
 
     /// Notes whom to wake once this is committed.

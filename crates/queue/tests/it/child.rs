@@ -113,8 +113,11 @@ pub(crate) fn main_if_child() -> Option<ExitCode> {
 
 async fn be_worker(url: &str, slots: u32, lease: Duration, log: &str) {
     let queue: Arc<dyn Queue> = open(url).await.expect("the database opens");
-    let kinds =
-        Kinds::new().with(Note { log: log.to_owned() }).with(Hold).with(Abort { log: log.to_owned() });
+    let kinds = Kinds::new()
+        .with(Note { log: log.to_owned() })
+        .with(Hold)
+        .with(Span)
+        .with(Abort { log: log.to_owned() });
     let worker = Arc::new(
         Runtime::start(queue, kinds, WorkerOptions { lease, ..brisk(slots) })
             .await
@@ -182,6 +185,24 @@ impl Kind for Hold {
     }
 }
 
+/// `span`: writes down when it begins and when it ends, so that one can tell how many ran at once.
+struct Span;
+
+#[async_trait]
+impl Kind for Span {
+    fn name(&self) -> &'static str {
+        "span"
+    }
+
+    async fn run(&self, job: &Job, _: &JobContext) -> Result<Value, Failure> {
+        let log = job.payload["log"].as_str().unwrap_or_default();
+        append(log, &format!("begin {} {}\n", job.id, std::process::id()));
+        tokio::time::sleep(Duration::from_millis(job.payload["ms"].as_u64().unwrap_or_default())).await;
+        append(log, &format!("end {} {}\n", job.id, std::process::id()));
+        Ok(Value::Null)
+    }
+}
+
 /// `abort`: takes its process with it.
 struct Abort {
     log: String,
@@ -201,9 +222,13 @@ impl Kind for Abort {
     }
 }
 
-/// One line per run: appended in one write, so that lines of several processes do not mix.
+/// One line per run.
 fn note(log: &str, job: &Job) {
-    let line = format!("{} {}\n", job.id, job.fence.0);
+    append(log, &format!("{} {}\n", job.id, job.fence.0));
+}
+
+/// In one write, so that lines of several processes do not mix.
+fn append(log: &str, line: &str) {
     let file = FileOptions::new().append(true).create(true).open(log);
     file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the log can be written");
 }

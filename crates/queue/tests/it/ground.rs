@@ -216,8 +216,10 @@ impl Ground {
             Database::Sqlite => {
                 let file = rusqlite::Connection::open(self.url.trim_start_matches("sqlite:")).expect("open");
                 file.busy_timeout(PATIENCE).expect("busy timeout");
-                let changed =
-                    file.execute("UPDATE job SET deadline_at = 1 WHERE id = ?1 AND deadline_at > 1", [id.0]);
+                let changed = file.execute(
+                    "UPDATE job SET deadline_boot_ms = 1 WHERE id = ?1 AND deadline_boot_ms > 1",
+                    [id.0],
+                );
                 assert_eq!(changed.expect("update"), 1);
             }
             Database::Postgres => {

@@ -5,6 +5,7 @@
 mod child;
 mod example;
 mod ground;
+mod model;
 mod own_transaction;
 mod postgres_server;
 mod promises;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     }
     trials.extend(own_transaction::trials(&server));
     trials.extend(example::trials(&server));
+    trials.extend(model::trials(&server));
     trials.extend(schema::trials(&server));
     trials.extend(unfit::trials(&server));
     let conclusion = libtest_mimic::run(&arguments, trials);

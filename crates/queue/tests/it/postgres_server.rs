@@ -54,6 +54,20 @@ impl PostgresServer {
 
     /// Starts the server's process on the cluster, as after a crash.
     pub(crate) fn launch(&self) {
+        let until = Instant::now() + Duration::from_secs(60);
+        let mut postmaster = self.spawn();
+        while !self.psql("postgres", "SELECT 1").status.success() {
+            assert!(Instant::now() < until, "Postgres did not come up: {}", self.log());
+            // After a crash it refuses to start until the last child of the old one has noticed.
+            if postmaster.try_wait().expect("our own child").is_some() {
+                postmaster = self.spawn();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        *self.0.process.lock().expect("no test panics here") = Some(postmaster);
+    }
+
+    fn spawn(&self) -> Child {
         let inner = &self.0;
         let mut command = as_postgres(&inner.bin.join("postgres"));
         command.arg("-D").arg(inner.folder.path().join("data"));
@@ -71,13 +85,7 @@ impl PostgresServer {
         }
         let log = std::fs::File::create(inner.folder.path().join("log")).expect("a log file");
         command.stdout(Stdio::null()).stderr(log);
-        let process = spawn_for_life(command);
-        *inner.process.lock().expect("no test panics here") = Some(process);
-        let until = Instant::now() + Duration::from_secs(60);
-        while !self.psql("postgres", "SELECT 1").status.success() {
-            assert!(Instant::now() < until, "Postgres did not come up: {}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        spawn_for_life(command)
     }
 
     /// The whole server dies at once, as with the machine.

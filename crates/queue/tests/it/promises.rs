@@ -2,9 +2,11 @@
 
 mod claims;
 mod edits;
+mod fairness;
 mod faults;
 mod graphs;
 mod leases;
+mod limits;
 mod lists;
 mod processes;
 mod pushes;
@@ -59,6 +61,7 @@ promises! {
         an_old_outcome_of_a_job_that_went_on_is_still_known
         a_stale_claim_cannot_finish
         a_batch_settles_each_claim_on_its_own
+        two_claims_of_one_job_in_one_batch_are_told_apart
         a_result_too_large_fails_the_job_and_not_the_worker
         an_outcome_of_a_deleted_job_is_refused
     ;
@@ -83,6 +86,33 @@ promises! {
         clear_forgets_what_matches_and_is_not_running
         prune_forgets_old_history_only
     ;
+    limits:
+        no_more_run_than_the_limit_says
+        a_key_without_a_limit_parks_nothing
+        a_job_that_goes_back_gives_up_its_place
+        a_dead_workers_place_is_free_again
+        a_changed_limit_parks_and_admits_at_once
+        a_bad_limit_is_refused
+        a_pace_is_kept_without_any_other_event
+        time_without_workers_is_not_made_up_for
+        a_request_to_slow_down_is_kept_and_wears_off
+        a_waiting_worker_goes_on_when_the_limit_lets_it
+        a_limit_is_exact_over_processes_and_kills
+        a_limit_holds_whatever_happens_at_once
+        pushes_at_once_share_one_limit
+        a_limit_that_is_set_during_pushes_counts_them
+        a_paused_lane_or_kind_is_not_claimed
+        cancel_all_ends_what_matches_running_or_not
+        retry_all_starts_what_matches_over
+    ;
+    fairness:
+        a_flood_of_one_tenant_hardly_delays_another
+        tenants_with_a_backlog_take_turns
+        a_heavier_tenant_is_served_faster
+        a_tenant_that_has_caught_up_starts_anew
+        the_nameless_tenant_is_served_in_the_order_of_its_pushes
+        parked_jobs_of_tenants_take_turns_too
+    ;
     lists:
         a_list_spans_live_jobs_and_history
         filters_narrow_a_list
@@ -100,6 +130,9 @@ promises! {
         retries_follow_by_themselves
         an_unknown_kind_is_left_for_others
         a_worker_that_was_declared_dead_goes_on_with_its_jobs
+        a_busy_lane_does_not_starve_another
+        a_second_claim_of_a_job_stops_the_first
+        an_idle_worker_leaves_the_database_alone
     ;
     processes:
         eight_processes_run_twenty_thousand_jobs_exactly_once
@@ -110,6 +143,7 @@ promises! {
         restarts_half_way_lose_nothing
         ten_processes_may_start_at_once
         a_jump_of_the_clock_changes_no_lease
+        a_jump_of_the_clock_changes_no_deadline
     ;
     graphs:
         a_job_waits_for_what_it_needs
@@ -130,5 +164,6 @@ promises! {
     faults:
         a_database_that_dies_loses_nothing
         a_lost_answer_of_a_commit_is_settled_by_asking_again
+        a_connection_that_freezes_is_given_up
     ;
 }

@@ -15,6 +15,9 @@ pub(crate) struct Proxy {
 struct Rules {
     lose_next_answer: AtomicBool,
     lost: AtomicU64,
+    /// So many of the first connections pass nothing on any more, without closing.
+    frozen: AtomicU64,
+    opened: AtomicU64,
 }
 
 impl Proxy {
@@ -38,18 +41,29 @@ impl Proxy {
         self.rules.lose_next_answer.store(true, Ordering::SeqCst);
     }
 
+    /// Everything on the connections that are open now goes nowhere from here on; new ones work.
+    pub(crate) fn freeze_open_connections(&self) {
+        self.rules.frozen.store(self.rules.opened.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
     pub(crate) fn answers_lost(&self) -> u64 {
         self.rules.lost.load(Ordering::SeqCst)
     }
 }
 
 async fn pass(mut client: TcpStream, port: u16, rules: &Rules) {
+    let number = rules.opened.fetch_add(1, Ordering::SeqCst);
     let Ok(mut server) = TcpStream::connect(("127.0.0.1", port)).await else { return };
     let (mut from_client, mut from_server) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     loop {
         tokio::select! {
             read = client.read(&mut from_client) => match read {
-                Ok(bytes) if bytes > 0 => if server.write_all(&from_client[..bytes]).await.is_err() { return },
+                Ok(bytes) if bytes > 0 => {
+                    if number < rules.frozen.load(Ordering::SeqCst) {
+                        continue;
+                    }
+                    if server.write_all(&from_client[..bytes]).await.is_err() { return }
+                }
                 _ => return,
             },
             read = server.read(&mut from_server) => match read {

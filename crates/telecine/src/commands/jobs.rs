@@ -9,7 +9,7 @@ use anyhow::{Result, bail, ensure};
 use telecine_queue::{Job, JobFilter, JobId, JobState, NewJob, Page, Push, Queue, QueueError, Timestamp};
 
 use super::{Schema, open};
-use crate::cli::{JobsClear, JobsCommand, JobsLs, JobsPush};
+use crate::cli::{Chosen, JobsClear, JobsCommand, JobsLs, JobsPush};
 use crate::config::Config;
 use crate::nearest::did_you_mean;
 use crate::output::{Answer, Output, harmless, say};
@@ -20,8 +20,8 @@ pub(super) async fn run(command: JobsCommand, config: &Config, output: &Output) 
     match command {
         JobsCommand::Ls(flags) => ls(flags, config, output).await,
         JobsCommand::Show { id } => show::run(id, config, output).await,
-        JobsCommand::Retry { ids } => each(Steer::Retry, &ids, config).await,
-        JobsCommand::Cancel { ids } => each(Steer::Cancel, &ids, config).await,
+        JobsCommand::Retry(chosen) => steer(Steer::Retry, chosen, config).await,
+        JobsCommand::Cancel(chosen) => steer(Steer::Cancel, chosen, config).await,
         JobsCommand::Push(flags) => push(*flags, config, output).await,
         JobsCommand::Delete { ids } => each(Steer::Delete, &ids, config).await,
         JobsCommand::Clear(flags) => clear(flags, config).await,
@@ -141,6 +141,7 @@ fn new_job(flags: JobsPush, own_lane: Option<&str>) -> NewJob {
     }
     job.run_at = flags.at.or(flags.delay.map(|delay| Timestamp::now().plus(delay)));
     job.unique_key = flags.unique_key;
+    job.limit_key = flags.limit_key;
     job
 }
 
@@ -160,6 +161,14 @@ impl Steer {
         }
     }
 
+    fn done_to_many(self) -> &'static str {
+        match self {
+            Self::Retry => "start over",
+            Self::Cancel => "are cancelled",
+            Self::Delete => "are deleted",
+        }
+    }
+
     fn done(self) -> &'static str {
         match self {
             Self::Retry => "starts over",
@@ -167,6 +176,28 @@ impl Steer {
             Self::Delete => "is deleted",
         }
     }
+}
+
+async fn steer(steer: Steer, chosen: Chosen, config: &Config) -> Result<Answer> {
+    if !chosen.all {
+        return each(steer, &chosen.ids, config).await;
+    }
+    let filter = JobFilter {
+        states: chosen.states,
+        kind: chosen.kind,
+        lane: chosen.lane,
+        tenant: chosen.tenant,
+        run: None,
+    };
+    let queue = open(config, Schema::AsItIs).await?;
+    let jobs = match steer {
+        Steer::Retry => queue.retry_all(&filter).await?,
+        Steer::Cancel => queue.cancel_all(&filter).await?,
+        Steer::Delete => queue.clear(&filter).await?,
+    };
+    let (jobs, plural) = (human::count(jobs, "job"), jobs != 1);
+    say(format_args!("{jobs} {}", if plural { steer.done_to_many() } else { steer.done() }));
+    Ok(Answer::Yes)
 }
 
 /// Steers each job; one that cannot be steered does not keep the others from it.

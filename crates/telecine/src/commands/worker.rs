@@ -28,16 +28,14 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> 
     warn_of_idle_kinds(&kinds.names(), &config.slots);
     let names = kinds.names().join(", ");
     let queue = open(config, Schema::Migrate).await?;
-    let runtime = Runtime::start(queue.clone(), kinds, options(config)).await?;
+    let runtime = Runtime::start(queue, kinds, options(config)).await?;
     say(format_args!(
         "worker {} runs {names} on {}; Ctrl-C drains it",
         runtime.worker_id(),
         config.database_shown()
     ));
 
-    let answer = until_asked_to_stop(&runtime, config.drain_within, &mut signals).await;
-    queue.close().await;
-    Ok(answer)
+    Ok(until_asked_to_stop(&runtime, config.drain_within, &mut signals).await)
 }
 
 /// A kind whose lane has no slot never runs here: allowed, but seldom meant.
@@ -98,7 +96,14 @@ async fn until_asked_to_stop(runtime: &Runtime, drain_within: Duration, signals:
             }
         }
     }
-    let report = runtime.finished().await;
+    let report = tokio::select! {
+        report = runtime.finished() => report,
+        // The third time it is meant.
+        () = signals.next() => {
+            say("gone without signing off; when the lease ends, others take what was running");
+            return Answer::No;
+        }
+    };
     say(format_args!(
         "stopped: {} completed, {} failed, {} given back",
         report.completed, report.failed, report.released

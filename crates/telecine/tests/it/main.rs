@@ -2,5 +2,6 @@
 
 mod commands;
 mod demo;
+mod steering;
 mod telecine;
 mod worker;

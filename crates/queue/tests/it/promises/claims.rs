@@ -3,7 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use telecine_queue::{AttemptOutcome, Finish, JobState, NewJob, Pull, Push, QueueError, Settled, Timestamp};
+use telecine_queue::{
+    AttemptOutcome, Finish, JobState, Limit, NewJob, Pull, Push, QueueError, Settled, Timestamp,
+};
 
 use crate::ground::{
     Database, Ground, check_invariants, done, eventually, pull, pull_one, pull_request, push_all, push_one,
@@ -170,8 +172,12 @@ pub(super) async fn the_claim_uses_its_index_behind_a_deep_backlog(ground: Arc<G
     let queue = ground.open().await;
     let worker = register(&queue).await;
     let far = Timestamp::now().plus(Duration::from_secs(3_600));
-    for _ in 0..10 {
+    for _ in 0..100 {
         queue.push(vec![Push::jobs((0..1_000).map(|n| work(n).run_at(far)))]).await.expect("push");
+    }
+    queue.limit(Limit::new("full").max_running(0)).await.expect("limit");
+    for _ in 0..20 {
+        queue.push(vec![Push::jobs((0..1_000).map(|n| work(n).limit_key("full")))]).await.expect("push");
     }
     push_all(&queue, (0..1_000).map(work)).await;
 
@@ -181,7 +187,7 @@ pub(super) async fn the_claim_uses_its_index_behind_a_deep_backlog(ground: Arc<G
             let sql = include_str!("../../../sql/sqlite/pull.sql");
             let mut explained = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("prepare");
             let plan: Vec<String> = explained
-                .query_map(rusqlite::params![1, 0, 0, "cpu", 0, "[\"work\"]", 10], |row| row.get(3))
+                .query_map(rusqlite::params![1, 0, 0, "cpu", 0, "[\"work\"]", 10, 0], |row| row.get(3))
                 .expect("explain")
                 .collect::<Result<_, _>>()
                 .expect("rows");
@@ -198,6 +204,16 @@ pub(super) async fn the_claim_uses_its_index_behind_a_deep_backlog(ground: Arc<G
             let plan = String::from_utf8_lossy(&plan.stdout).into_owned();
             assert!(plan.contains("Index Scan using job_ready"), "{plan}");
             assert!(!plan.contains("Sort"), "{plan}");
+            // And the whole of it, as a session of ours would plan it without looking at the parameters.
+            let sql = include_str!("../../../sql/postgres/pull.sql");
+            let whole = format!(
+                "SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; \
+                 PREPARE claim AS {sql}; EXPLAIN EXECUTE claim (1, '{{cpu}}', '{{10}}', '{{work}}', 1, 1)"
+            );
+            let plan = ground.server.psql(name, &whole);
+            let plan = String::from_utf8_lossy(&plan.stdout).into_owned();
+            assert!(plan.contains("Index Scan using job_ready"), "{plan}");
+            assert!(!plan.contains("Seq Scan on job"), "{plan}");
         }
     }
     assert_eq!(pull(&queue, worker, 10).await.len(), 10);

@@ -126,3 +126,33 @@ pub(super) async fn a_lost_answer_of_a_commit_is_settled_by_asking_again(ground:
     push_one(&queue, work(9)).await;
     check_invariants(&direct).await;
 }
+
+/// Postgres: connections that are open fall silent in the middle of the work, as behind a firewall that forgot them.
+/// SQLite has none.
+pub(super) async fn a_connection_that_freezes_is_given_up(ground: Arc<Ground>) {
+    let proxy = Proxy::in_front_of(ground.server.port()).await;
+    let url = match ground.database {
+        Database::Sqlite => ground.url.clone(),
+        Database::Postgres => {
+            ground.url.replace(&format!(":{}/", ground.server.port()), &format!(":{}/", proxy.port))
+        }
+    };
+    let options = OpenOptions { patience: Duration::from_millis(300), ..OpenOptions::default() };
+    let queue = open_with(&url, &options).await.expect("open");
+    let worker = start(&queue, Kinds::new().with(Work), brisk(4)).await;
+    let direct = ground.open().await;
+    push_all(&direct, (0..2_000).map(work)).await;
+    eventually("the worker is busy", || async {
+        let counts = direct.counts().await.expect("counts");
+        (telecine_queue::total(&counts, JobState::Completed) > 50).then_some(())
+    })
+    .await;
+
+    proxy.freeze_open_connections();
+
+    wait_until_none_is_live(&direct).await;
+    worker.drain();
+    worker.finished().await;
+    queue.close().await;
+    check_invariants(&direct).await;
+}

@@ -226,7 +226,7 @@ pub(super) async fn a_claim_whose_answer_never_arrived_goes_back(ground: Arc<Gro
     let mut pulse = queue.pulse().await.expect("pulse");
     let worker = register(&queue).await;
     let stranded = push_one(&queue, work(1)).await;
-    drop(pull_one(&queue, worker).await);
+    let unheard = pull_one(&queue, worker).await;
     push_one(&queue, work(2)).await;
     let held = pull_one(&queue, worker).await;
 
@@ -243,6 +243,7 @@ pub(super) async fn a_claim_whose_answer_never_arrived_goes_back(ground: Arc<Gro
     .await;
 
     assert_eq!((job.attempt, job.lost), (0, 0));
+    assert_eq!(settle(&queue, unheard, done()).await, Settled::Refused, "given back is given back");
     let kept = queue.get(held.job.id).await.expect("get").expect("the job");
     assert_eq!((kept.state, kept.fence), (JobState::Running, held.claim.fence()));
     check_invariants(&queue).await;

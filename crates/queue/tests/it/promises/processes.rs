@@ -152,7 +152,7 @@ pub(super) async fn a_stopped_worker_changes_nothing_when_it_wakes_up(ground: Ar
 /// A process that is stopped in the middle of a commit keeps SQLite's write lock, and nobody can do anything; that is
 /// not the case this test is about.
 async fn stop_between_transactions(ground: &Ground, sleeper: &Process) {
-    let impatient = OpenOptions { patience: Duration::from_millis(100), ..OpenOptions::default() };
+    let impatient = OpenOptions { patience: Duration::from_secs(1), ..OpenOptions::default() };
     let probe = open_with(&ground.url, &impatient).await.expect("open");
     eventually("the worker is stopped between two transactions", || async {
         sleeper.signal(Signal::STOP);
@@ -299,6 +299,35 @@ pub(super) async fn a_jump_of_the_clock_changes_no_lease(ground: Arc<Ground>) {
     steady.drain();
     steady.finished().await;
     jumper.drain();
+}
+
+/// A reaper whose wall clock runs two hours fast takes no attempt back that is within its time.
+pub(super) async fn a_jump_of_the_clock_changes_no_deadline(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let shim = clock_shim(&ground);
+    let shift = ground.folder.path().join("shift").display().to_string();
+    std::fs::write(&shift, "7200").expect("write");
+    let id = push_one(&queue, NewJob { timeout_ms: Some(3_600_000), ..work(1) }).await;
+    let worker = register(&queue).await;
+    let claimed = crate::ground::pull_one(&queue, worker).await;
+
+    let mut fast = Process::start_with(
+        &ground.worker_role(1, LEASE),
+        &[("LD_PRELOAD", &shim), ("CLOCK_SHIFT_FILE", &shift)],
+    );
+    // It has swept at least once when it has run a job of its own.
+    let probe = push_one(&queue, work(2)).await;
+    wait_for_state(&queue, probe, JobState::Completed).await;
+    let swept =
+        push_one(&queue, work(3).run_at(telecine_queue::Timestamp::now().plus(Duration::from_millis(300))))
+            .await;
+    wait_for_state(&queue, swept, JobState::Completed).await;
+    fast.drain();
+
+    let job = queue.get(id).await.expect("get").expect("the job");
+    assert_eq!((job.state, job.fence, job.attempt), (JobState::Running, claimed.claim.fence(), 1));
+    assert_eq!(settle(&queue, claimed, done()).await, Settled::Accepted);
+    check_invariants(&queue).await;
 }
 
 async fn beats_of(

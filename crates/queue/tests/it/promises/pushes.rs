@@ -141,6 +141,8 @@ pub(super) async fn bad_pushes_are_refused_with_a_reason(ground: Arc<Ground>) {
         (NewJob::new("k".repeat(201), json!(null)).into(), "200 bytes"),
         (NewJob::new("big", json!(huge)).into(), "store it as a blob"),
         (NewJob::new("nul", json!("a\0b")).into(), "NUL"),
+        (NewJob::new("nul", json!({"a\0b": 1})).into(), "NUL"),
+        (NewJob::new("deep", (0..110).fold(json!(1), |inner, _| json!([inner]))).into(), "nested deeper"),
         (work(1).priority(101).into(), "priority 101"),
         (work(1).max_attempts(0).into(), "max_attempts"),
         (Push::from(work(1)).idempotency_key(""), "idempotency key"),
@@ -157,7 +159,7 @@ pub(super) async fn bad_pushes_are_refused_with_a_reason(ground: Arc<Ground>) {
 
 pub(super) async fn text_that_looks_like_sql_is_only_text(ground: Arc<Ground>) {
     let queue = ground.open().await;
-    let odd = "x'; DROP TABLE job; -- \" \\ $1 ?1 ü 🎞";
+    let odd = "x'; DROP TABLE job; -- \" \\ \\u0000 $1 ?1 ü 🎞";
     let push = Push::from(NewJob::new(odd, json!({ odd: odd })).lane(odd)).tenant(odd).idempotency_key(odd);
 
     let id = queue.push(vec![push]).await.expect("push")[0].jobs[0];

@@ -181,6 +181,23 @@ pub(super) async fn a_batch_settles_each_claim_on_its_own(ground: Arc<Ground>) {
     check_invariants(&queue).await;
 }
 
+pub(super) async fn two_claims_of_one_job_in_one_batch_are_told_apart(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let id = push_one(&queue, work(1)).await;
+    let stale = pull_one(&queue, worker).await;
+    queue.cancel(id).await.expect("cancel");
+    queue.retry(id).await.expect("retry");
+    let current = pull_one(&queue, worker).await;
+
+    let batch = [Finish::new(stale.claim, failed("old")), Finish::new(current.claim, done())];
+    let settled = queue.finish(&batch).await.expect("finish");
+
+    assert_eq!(settled, [Settled::Refused, Settled::Accepted]);
+    assert_eq!(queue.get(id).await.expect("get").expect("the job").state, JobState::Completed);
+    check_invariants(&queue).await;
+}
+
 pub(super) async fn a_result_too_large_fails_the_job_and_not_the_worker(ground: Arc<Ground>) {
     let queue = ground.open().await;
     let worker = register(&queue).await;

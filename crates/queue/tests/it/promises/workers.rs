@@ -339,3 +339,127 @@ pub(super) async fn a_worker_that_was_declared_dead_goes_on_with_its_jobs(ground
     assert_eq!(leave(worker).await.completed, 1);
     check_invariants(&queue).await;
 }
+
+/// A kind of a lane of its own.
+struct Net;
+
+#[async_trait]
+impl Kind for Net {
+    fn name(&self) -> &'static str {
+        "net_work"
+    }
+
+    fn lane(&self) -> &'static str {
+        "net"
+    }
+
+    async fn run(&self, _: &Job, _: &JobContext) -> Result<Value, Failure> {
+        Ok(Value::Null)
+    }
+}
+
+/// The lane that was found empty is looked at again although another one always has work.
+pub(super) async fn a_busy_lane_does_not_starve_another(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let endless = Arc::new(AtomicU32::new(0));
+    let (seen, again) = (Arc::clone(&endless), Arc::clone(&queue));
+    let busy = kinds(move |_, _| {
+        let (seen, queue) = (Arc::clone(&seen), Arc::clone(&again));
+        async move {
+            // As long as the other lane's job has not run, there is always more to do here.
+            if seen.fetch_add(1, Ordering::SeqCst) < 20_000 {
+                push_all(&queue, [work(1), work(2)]).await;
+            }
+            Ok(Value::Null)
+        }
+    });
+    let worker = start(&queue, busy.with(Net), brisk(2)).await;
+    push_all(&queue, (0..50).map(work)).await;
+    eventually("the first lane is busy", || async { (endless.load(Ordering::SeqCst) > 100).then_some(()) })
+        .await;
+
+    let id = push_one(&queue, NewJob::new("net_work", json!(null)).lane("net")).await;
+    wait_for_state(&queue, id, JobState::Completed).await;
+
+    let ran = endless.swap(1_000_000, Ordering::SeqCst);
+    assert!(ran < 20_000, "it ran while the other lane still had work, not after");
+    worker.stop_now();
+    worker.finished().await;
+}
+
+/// Cancelled and retried at once, a job may be claimed again by the process whose first claim has not stopped yet.
+pub(super) async fn a_second_claim_of_a_job_stops_the_first(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let running = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&running);
+    let worker = start(
+        &queue,
+        kinds(move |_, context| {
+            let seen = Arc::clone(&seen);
+            async move {
+                seen.fetch_add(1, Ordering::SeqCst);
+                let stopped = until_stopped(context).await;
+                seen.fetch_sub(1, Ordering::SeqCst);
+                stopped
+            }
+        }),
+        brisk(10),
+    )
+    .await;
+    let id = push_one(&queue, work(1)).await;
+
+    for _ in 0..8 {
+        wait_for_state(&queue, id, JobState::Running).await;
+        queue.cancel(id).await.expect("cancel");
+        queue.retry(id).await.expect("retry");
+    }
+
+    wait_for_state(&queue, id, JobState::Running).await;
+    eventually("only the last claim runs", || async {
+        (running.load(Ordering::SeqCst) == 1 && worker.running() == 1).then_some(())
+    })
+    .await;
+    worker.stop_now();
+    assert_eq!(worker.finished().await.released, 1);
+    check_invariants(&queue).await;
+}
+
+/// A worker with nothing to do renews its lease, and that does not wake anybody.
+pub(super) async fn an_idle_worker_leaves_the_database_alone(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let slow = |name: &str| WorkerOptions {
+        name: name.into(),
+        lease: Duration::from_secs(600),
+        beat_every: Duration::from_secs(200),
+        sweep_every: Duration::from_secs(200),
+        poll_every: Duration::from_secs(200),
+        ..brisk(1)
+    };
+    let first = start(&queue, kinds(|_, _| async { Ok(Value::Null) }), slow("first")).await;
+    let other_queue = ground.open().await;
+    let second = start(&other_queue, kinds(|_, _| async { Ok(Value::Null) }), slow("second")).await;
+    let seen = async || -> Vec<_> {
+        queue.workers().await.expect("workers").into_iter().map(|worker| worker.seen_at).collect()
+    };
+    let id = push_one(&queue, work(1)).await;
+    wait_for_state(&queue, id, JobState::Completed).await;
+
+    // Whatever the push set in motion has come to rest when nothing changes for several looks of the watcher.
+    let mut last = seen().await;
+    let mut quiet = 0;
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let now = seen().await;
+        quiet = if now == last { quiet + 1 } else { 0 };
+        last = now;
+        if quiet == 10 {
+            break;
+        }
+    }
+
+    assert_eq!(quiet, 10, "the workers keep each other awake");
+    first.stop_now();
+    second.stop_now();
+    first.finished().await;
+    second.finished().await;
+}

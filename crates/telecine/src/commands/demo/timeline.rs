@@ -167,7 +167,7 @@ fn mark(segment: &Segment) -> (char, Paint) {
     match segment.ended {
         None => ('▒', Paint::Cyan),
         Some((_, AttemptOutcome::Completed)) => ('█', Paint::Green),
-        Some((_, outcome @ AttemptOutcome::Lost)) => ('×', outcome.into()),
+        Some((_, outcome @ (AttemptOutcome::Lost | AttemptOutcome::Stranded))) => ('×', outcome.into()),
         Some((_, outcome @ (AttemptOutcome::Failed | AttemptOutcome::Overdue))) => ('!', outcome.into()),
         Some((
             _,

@@ -1,0 +1,27 @@
+-- limit_park.sql: park the pending jobs of keys that would be claimed last, as many of each as $2 says. One row for each
+-- key of which any was parked. A job that is being claimed is left out.
+WITH last AS MATERIALIZED (
+    SELECT worst.id
+    FROM UNNEST($1::TEXT[], $2::BIGINT[]) AS excess (key, jobs)
+    CROSS JOIN LATERAL (
+        SELECT job.id
+        FROM telecine.job
+        WHERE job.state IN ('pending', 'running') AND job.state = 'pending' AND job.limit_key = excess.key
+            AND job.limit_key IS NOT NULL
+        ORDER BY job.priority, job.fair_at DESC, job.id DESC
+        LIMIT excess.jobs
+        FOR UPDATE SKIP LOCKED
+    ) AS worst
+), parked AS (
+    UPDATE telecine.job
+    SET state = 'parked'
+    WHERE id = ANY(ARRAY(SELECT id FROM last))
+    RETURNING lane, kind, limit_key
+), counted AS (
+    INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
+    SELECT parked.lane, parked.kind, change.state, SUM(change.jobs)
+    FROM parked
+    CROSS JOIN (VALUES ('pending', -1), ('parked', 1)) AS change (state, jobs)
+    GROUP BY parked.lane, parked.kind, change.state
+)
+SELECT limit_key AS key, COUNT(*) AS jobs FROM parked GROUP BY limit_key

@@ -1,0 +1,2 @@
+-- pause.sql: pause a lane or a kind. Zero rows: it was paused before.
+INSERT INTO telecine.pause (scope, name, paused_at) VALUES ($1, $2, now()) ON CONFLICT (scope, name) DO NOTHING

@@ -1,0 +1,2 @@
+-- resume.sql: take a pause back. Zero rows: there was none.
+DELETE FROM telecine.pause WHERE scope = $1 AND name = $2

@@ -1,0 +1,2 @@
+-- tenant.sql: set a tenant's share.
+INSERT INTO tenant (name, weight) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET weight = excluded.weight

@@ -1,0 +1,122 @@
+//! What an operator sets: `pause`, `resume`, the shares of tenants; and `cancel_all`, `retry_all`.
+
+use sqlx::Row;
+
+use super::admin::{cancel_in, retry_in};
+use super::connect::{Database, statement};
+use super::failure::{Failure, Tried};
+use super::limits::{Keys, balance};
+use super::read::{instant, states, value};
+use super::sql;
+use crate::bell::Ring;
+use crate::error::{QueueError, Result};
+use crate::job::JobId;
+use crate::limit::{Pausable, Paused, TenantPolicy};
+use crate::queue::JobFilter;
+use crate::run::RunId;
+
+/// As in cancel_all.sql and retry_all.sql.
+const STEER_BATCH: usize = 500;
+
+pub(super) async fn pause(database: &Database, what: &Pausable) -> Tried<bool> {
+    let mut connection = database.connection().await?;
+    let done =
+        statement(sql!("pause")).bind(what.scope()).bind(what.name()).execute(&mut *connection).await?;
+    Ok(done.rows_affected() == 1)
+}
+
+pub(super) async fn resume(database: &Database, what: &Pausable) -> Tried<(bool, Ring)> {
+    let mut connection = database.connection().await?;
+    let done =
+        statement(sql!("resume")).bind(what.scope()).bind(what.name()).execute(&mut *connection).await?;
+    let resumed = done.rows_affected() == 1;
+    Ok((resumed, Ring { ready: resumed, ..Ring::default() }))
+}
+
+pub(super) async fn paused(database: &Database) -> Tried<Vec<Paused>> {
+    let mut connection = database.connection().await?;
+    let rows = statement(sql!("paused")).fetch_all(&mut *connection).await?;
+    let read = |row| {
+        let what = Pausable::of(value(row, "scope")?, value(row, "name")?);
+        Ok(Paused { what, paused_at: instant(row, "paused_at")? })
+    };
+    rows.iter().map(read).collect()
+}
+
+pub(super) async fn tenant(database: &Database, policy: &TenantPolicy) -> Tried<()> {
+    let mut connection = database.connection().await?;
+    statement(sql!("tenant")).bind(&policy.name).bind(policy.weight).execute(&mut *connection).await?;
+    Ok(())
+}
+
+pub(super) async fn tenants(database: &Database) -> Tried<Vec<TenantPolicy>> {
+    let mut connection = database.connection().await?;
+    let rows = statement(sql!("tenants")).fetch_all(&mut *connection).await?;
+    rows.iter()
+        .map(|row| Ok(TenantPolicy { name: value(row, "name")?, weight: value(row, "weight")? }))
+        .collect()
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Steer {
+    Cancel,
+    Retry,
+}
+
+/// In bounded batches, each in a transaction of its own. Ids only rise, so a job that ends up matching again is not
+/// steered twice.
+pub(super) async fn steer_all(database: &Database, steer: Steer, filter: &JobFilter) -> Result<(u64, Ring)> {
+    let (mut jobs, mut ring, mut after) = (0, Ring::default(), Some(0));
+    while let Some(last) = after {
+        let batch = database.retrying(|| steer_batch(database, steer, filter, last)).await?;
+        jobs += batch.jobs;
+        ring = ring.and(batch.ring);
+        after = batch.last;
+    }
+    Ok((jobs, ring))
+}
+
+struct Steered {
+    jobs: u64,
+    ring: Ring,
+    /// Where the next batch begins; `None` when there is none.
+    last: Option<i64>,
+}
+
+async fn steer_batch(database: &Database, steer: Steer, filter: &JobFilter, after: i64) -> Tried<Steered> {
+    let mut tx = database.begin().await?;
+    let matching = match steer {
+        Steer::Cancel => sql!("cancel_all"),
+        Steer::Retry => sql!("retry_all"),
+    };
+    let rows = statement(matching)
+        .bind(after)
+        .bind(states(filter))
+        .bind(filter.kind.as_deref())
+        .bind(filter.lane.as_deref())
+        .bind(filter.tenant.as_deref())
+        .bind(filter.run.as_ref().map(RunId::as_str))
+        .fetch_all(&mut *tx)
+        .await?;
+    let ids = rows.iter().map(|row| Ok(row.try_get("id")?)).collect::<Tried<Vec<i64>>>()?;
+    let (mut jobs, mut ring, mut keys) = (0, Ring::default(), Keys::new());
+    for id in &ids {
+        let steered = match steer {
+            Steer::Cancel => cancel_in(&mut tx, JobId(*id), &mut keys).await,
+            Steer::Retry => retry_in(&mut tx, JobId(*id), &mut keys).await,
+        };
+        match steered {
+            Ok(rung) => {
+                jobs += 1;
+                ring = ring.and(rung);
+            }
+            // Steering one may have changed another.
+            Err(Failure::Verb(QueueError::WrongState { .. } | QueueError::NotFound(_))) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    ring = ring.and(balance(&mut tx, &keys).await?);
+    tx.commit().await?;
+    let last = ids.last().copied().filter(|_| ids.len() == STEER_BATCH);
+    Ok(Steered { jobs, ring, last })
+}
