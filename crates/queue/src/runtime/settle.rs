@@ -50,9 +50,8 @@ pub(super) async fn settle_until_left(shared: Arc<Shared>, mut outcomes: mpsc::U
 async fn gather(outcomes: &mut mpsc::UnboundedReceiver<Ended>, batch: &mut Vec<Ended>) {
     while batch.len() < MAX_BATCH {
         tokio::task::yield_now().await;
-        let room = MAX_BATCH - batch.len();
         let before = batch.len();
-        while batch.len() < before + room
+        while batch.len() < MAX_BATCH
             && let Ok(ended) = outcomes.try_recv()
         {
             batch.push(ended);
