@@ -63,6 +63,18 @@ impl QueueError {
         matches!(self, Self::Unavailable { .. } | Self::Full { .. })
     }
 
+    /// The same answer for others whose call failed in the same statement.
+    pub(crate) fn same_fate(&self) -> Self {
+        match self {
+            Self::Full { reason } => Self::Full { reason: reason.clone() },
+            Self::Unsuitable { reason, next_step } => {
+                Self::Unsuitable { reason: reason.clone(), next_step: next_step.clone() }
+            }
+            Self::Unavailable { reason } => Self::Unavailable { reason: reason.clone() },
+            other => Self::Unexpected { reason: other.to_string() },
+        }
+    }
+
     pub(crate) fn invalid(reason: impl Into<String>) -> Self {
         Self::Invalid { reason: reason.into() }
     }

@@ -13,6 +13,7 @@ mod events;
 mod failure;
 mod finish;
 mod graph;
+mod group;
 mod insert;
 mod limits;
 mod migrate;
@@ -23,6 +24,7 @@ mod read;
 mod schedules;
 mod sweep;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -42,6 +44,7 @@ use crate::run::{Run, RunId};
 use crate::schedule::{NewSchedule, Schedule, Ticked};
 use crate::worker::{Claimed, NewWorker, Pull, Worker, WorkerId};
 use connect::Database;
+use group::PushGroup;
 use notify::Notifier;
 
 /// The SQL of a verb, or of a part of one, by the name of its file.
@@ -56,7 +59,8 @@ pub(crate) use sql;
 #[derive(Debug)]
 pub struct PostgresQueue {
     database: Database,
-    notifier: Notifier,
+    notifier: Arc<Notifier>,
+    group: Arc<PushGroup>,
 }
 
 impl PostgresQueue {
@@ -64,8 +68,9 @@ impl PostgresQueue {
     /// schema up to date.
     pub async fn open(url: &str, options: &OpenOptions) -> Result<Self> {
         let database = Database::open(url, options).await?;
-        let notifier = Notifier::start(&database);
-        Ok(Self { database, notifier })
+        let notifier = Arc::new(Notifier::start(&database));
+        let group = PushGroup::new(&database, &notifier);
+        Ok(Self { database, notifier, group })
     }
 
     /// The names of the migrations that the database still needs. Changes nothing.
@@ -85,6 +90,10 @@ impl PostgresQueue {
 #[async_trait]
 impl Queue for PostgresQueue {
     async fn push(&self, pushes: Vec<Push>) -> Result<Vec<Pushed>> {
+        pushes.iter().try_for_each(Push::check)?;
+        if group::may_share(&pushes) {
+            return self.group.push(pushes).await;
+        }
         let (pushed, ring) = self.database.retrying(|| push::push(&self.database, &pushes)).await?;
         self.notifier.ring(ring);
         Ok(pushed)

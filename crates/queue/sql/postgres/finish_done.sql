@@ -1,6 +1,7 @@
 -- finish_done.sql: move jobs to history and count them off their runs, the last one ending its run. A missing row: the
 -- claim was fenced out, or had settled the job before. `guarded` is off for a caller that holds the row's lock and has
 -- decided. Deliberately no check for `running`: work of a worker that was taken for dead counts if nobody redid it.
+-- Rows are joined with their outcome once, where they are deleted: each further join of 500 costs about 1 ms.
 WITH input AS MATERIALIZED (
     SELECT *
     FROM UNNEST(
@@ -14,49 +15,51 @@ WITH input AS MATERIALIZED (
     USING input
     WHERE job.id = ANY($1) AND job.id = input.id AND job.fence = input.fence
         AND (NOT input.guarded OR job.settled_fence < input.fence)
-    RETURNING job.*
+    RETURNING
+        job.id, job.tenant, job.run, job.step, job.kind, job.lane, job.priority, job.fair_at, job.state, job.run_at,
+        job.generation, job.fence, job.worker, job.slot, job.claimed_at, job.timeout_ms, job.max_attempts, job.max_lost,
+        job.backoff_base_ms, job.backoff_factor, job.backoff_cap_ms, job.limit_key, job.unique_key, job.scratch_bytes,
+        job.cost_ms, job.required, job.progress, job.checkpoint, job.payload, job.created_at, input.guarded, input.fence_after,
+        input.settled_after, input.state AS end_state, input.result, input.error, input.attempt, input.lost,
+        input.slot AS end_slot
+), late AS MATERIALIZED (
+    SELECT id, fence FROM gone WHERE state <> 'running' AND guarded
 ), found AS (
     -- Not lost after all. Only a job that was reaped has such an attempt.
     DELETE FROM telecine.attempt
-    USING gone, input
-    WHERE attempt.job = ANY(ARRAY(SELECT id FROM gone WHERE state <> 'running'))
-        AND attempt.job = gone.id AND attempt.fence = gone.fence AND attempt.outcome = 'lost'
-        AND input.id = gone.id AND input.guarded
+    USING late
+    WHERE attempt.job = late.id AND attempt.fence = late.fence AND attempt.outcome = 'lost'
     RETURNING attempt.job, attempt.worker, attempt.slot
 ), done AS (
     INSERT INTO telecine.job_done (
         id, tenant, run, step, kind, lane, priority, fair_at, state, run_at, generation, fence, settled_fence, worker,
         slot, claimed_at, timeout_ms, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor,
         backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, required, progress, checkpoint, error, payload,
-        result,
-        created_at, finished_at
+        result, created_at, finished_at
     )
     SELECT
-        gone.id, gone.tenant, gone.run, gone.step, gone.kind, gone.lane, gone.priority, gone.fair_at, input.state,
-        gone.run_at, gone.generation, input.fence_after, input.settled_after, COALESCE(gone.worker, found.worker),
-        COALESCE(input.slot, gone.slot, found.slot), gone.claimed_at, gone.timeout_ms, input.attempt,
-        gone.max_attempts, input.lost, gone.max_lost, gone.backoff_base_ms, gone.backoff_factor, gone.backoff_cap_ms,
-        gone.limit_key, gone.unique_key, gone.scratch_bytes, gone.cost_ms, gone.required, gone.progress, gone.checkpoint,
-        input.error::JSON, gone.payload, input.result::JSON, gone.created_at, now()
+        gone.id, gone.tenant, gone.run, gone.step, gone.kind, gone.lane, gone.priority, gone.fair_at, gone.end_state,
+        gone.run_at, gone.generation, gone.fence_after, gone.settled_after, COALESCE(gone.worker, found.worker),
+        COALESCE(gone.end_slot, gone.slot, found.slot), gone.claimed_at, gone.timeout_ms, gone.attempt,
+        gone.max_attempts, gone.lost, gone.max_lost, gone.backoff_base_ms, gone.backoff_factor, gone.backoff_cap_ms,
+        gone.limit_key, gone.unique_key, gone.scratch_bytes, gone.cost_ms, gone.required, gone.progress,
+        gone.checkpoint, gone.error::JSON, gone.payload, gone.result::JSON, gone.created_at, now()
     FROM gone
-    JOIN input ON input.id = gone.id AND input.fence = gone.fence
     LEFT JOIN found ON found.job = gone.id
-    RETURNING id, run, lane, kind, state, required
+), moved AS MATERIALIZED (
+    SELECT lane, kind, state, end_state, COUNT(*) AS jobs FROM gone GROUP BY lane, kind, state, end_state
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
-    SELECT lane, kind, state, SUM(jobs)
-    FROM (
-        SELECT lane, kind, state, -1 AS jobs FROM gone
-        UNION ALL
-        SELECT lane, kind, state, 1 AS jobs FROM done
-    ) AS change
-    GROUP BY lane, kind, state
+    SELECT moved.lane, moved.kind, change.state, SUM(change.jobs)
+    FROM moved
+    CROSS JOIN LATERAL (VALUES (moved.state, -moved.jobs), (moved.end_state, moved.jobs)) AS change (state, jobs)
+    GROUP BY moved.lane, moved.kind, change.state
 ), ended AS MATERIALIZED (
     SELECT
-        run, COUNT(*) AS jobs, COUNT(*) FILTER (WHERE state IN ('failed', 'skipped') AND required) AS failed,
-        COUNT(*) FILTER (WHERE state IN ('failed', 'skipped') AND NOT required) AS degraded,
-        COUNT(*) FILTER (WHERE state = 'cancelled') AS cancelled
-    FROM done
+        run, COUNT(*) AS jobs, COUNT(*) FILTER (WHERE end_state IN ('failed', 'skipped') AND required) AS failed,
+        COUNT(*) FILTER (WHERE end_state IN ('failed', 'skipped') AND NOT required) AS degraded,
+        COUNT(*) FILTER (WHERE end_state = 'cancelled') AS cancelled
+    FROM gone
     WHERE run IS NOT NULL
     GROUP BY run
 ), locked AS MATERIALIZED (
@@ -77,4 +80,4 @@ WITH input AS MATERIALIZED (
     FROM ended
     WHERE run.id = ended.run AND run.id = ANY(ARRAY(SELECT id FROM locked))
 )
-SELECT done.id, gone.fence FROM done JOIN gone ON gone.id = done.id
+SELECT id, fence FROM gone

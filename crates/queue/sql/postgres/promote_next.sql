@@ -1,9 +1,11 @@
 -- promote_next.sql: how long until the next scheduled job is due, and whether any job is parked. Always one row; NULL:
--- none is scheduled (which GREATEST would take for zero).
+-- none is scheduled. GREATEST passes over a NULL, so it must not see the one that an empty table gives.
 SELECT
-    CASE
-        WHEN MIN(run_at) IS NOT NULL THEN CEIL(GREATEST(EXTRACT(EPOCH FROM MIN(run_at) - now()), 0) * 1000)::BIGINT
-    END AS next_in_ms,
+    (
+        SELECT GREATEST(CEIL(EXTRACT(EPOCH FROM run_at - now()) * 1000), 0)::BIGINT
+        FROM telecine.job
+        WHERE state = 'scheduled'
+        ORDER BY run_at
+        LIMIT 1
+    ) AS next_in_ms,
     EXISTS (SELECT 1 FROM telecine.job WHERE state = 'parked') AS any_parked
-FROM telecine.job
-WHERE state = 'scheduled'

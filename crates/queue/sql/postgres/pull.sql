@@ -32,12 +32,13 @@ WITH worker AS MATERIALIZED (
         progress = NULL
     WHERE id = ANY(ARRAY(SELECT id FROM ready))
     RETURNING job.*
+), moved AS MATERIALIZED (
+    SELECT lane, kind, COUNT(*) AS jobs FROM claimed GROUP BY lane, kind
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
-    SELECT claimed.lane, claimed.kind, change.state, SUM(change.jobs)
-    FROM claimed
-    CROSS JOIN (VALUES ('pending', -1), ('running', 1)) AS change (state, jobs)
-    GROUP BY claimed.lane, claimed.kind, change.state
+    SELECT moved.lane, moved.kind, change.state, change.sign * moved.jobs
+    FROM moved
+    CROSS JOIN (VALUES ('pending', -1), ('running', 1)) AS change (state, sign)
 ), queued AS MATERIALIZED (
     SELECT id
     FROM telecine.run

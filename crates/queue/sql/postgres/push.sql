@@ -1,6 +1,7 @@
 -- push.sql: store jobs; one row for each, in the order given. A row without id: a live job has the same unique key.
 -- Ids are drawn before the insert, which is what ties them to the order given; the insert goes by unique key, so that
--- two pushes of the same keys wait for each other in one direction only.
+-- two pushes of the same keys wait for each other in one direction only. Given a message ($24), its commit also wakes
+-- other processes.
 WITH input AS MATERIALIZED (
     SELECT
         nextval('telecine.job_id_seq') AS id, input.*,
@@ -38,8 +39,11 @@ WITH input AS MATERIALIZED (
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT lane, kind, state, COUNT(*) FROM stored GROUP BY lane, kind, state
+), told AS MATERIALIZED (
+    SELECT pg_notify('telecine', $24::TEXT) WHERE $24::TEXT IS NOT NULL
 )
 SELECT stored.id, input.state
 FROM input
 LEFT JOIN stored ON stored.id = input.id
+LEFT JOIN told ON TRUE
 ORDER BY input.nth

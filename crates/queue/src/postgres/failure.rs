@@ -36,6 +36,11 @@ impl Failure {
         }
     }
 
+    /// The server answered and said no: nothing was stored.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.sqlstate().is_some() && !self.is_conflict() && !self.is_lost_connection()
+    }
+
     pub(super) fn is_outside_transaction(&self) -> bool {
         self.sqlstate().as_deref() == Some("25P01")
     }

@@ -126,11 +126,12 @@ impl Backlog {
     }
 }
 
-/// Stores jobs, in the order given. `None`: a live job has the same unique key.
+/// Stores jobs, in the order given, and tells other processes if asked to. `None`: a live job has the same unique key.
 pub(super) async fn insert(
     connection: &mut PgConnection,
     rows: &[&JobRow<'_>],
     limited: &Keys,
+    tell: Option<Ring>,
 ) -> Tried<Vec<(Option<i64>, Ring)>> {
     let (each, job) = (rows.iter(), || rows.iter().map(|row| row.job));
     let stored = statement(sql!("push"))
@@ -157,6 +158,7 @@ pub(super) async fn insert(
         .bind(job().map(|job| small(job.needs_count())).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.fair_from_us).collect::<Vec<_>>())
         .bind(limited.iter().map(String::as_str).collect::<Vec<_>>())
+        .bind(tell.map(|ring| ring.to_byte().to_string()))
         .fetch_all(connection)
         .await?;
     stored.iter().map(|row| Ok((value(row, "id")?, ring_of(parsed(row, "state")?)))).collect()
@@ -180,7 +182,7 @@ pub(super) async fn insert_unique(
             return Ok((found.into_iter().flatten().collect(), ring));
         }
         let batch: Vec<&JobRow<'_>> = open.iter().map(|nth| &rows[*nth]).collect();
-        let inserted = insert(connection, &batch, limited).await?;
+        let inserted = insert(connection, &batch, limited, None).await?;
         let ids: Vec<Option<i64>> = inserted.iter().map(|(id, _)| *id).collect();
         let twins = twins(connection, &batch, &ids).await?;
         for (at, nth) in open.into_iter().enumerate() {

@@ -1,13 +1,14 @@
 //! Wake-ups: the bell of this process, and LISTEN/NOTIFY for the others.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sqlx::postgres::PgListener;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connect::{Database, statement};
@@ -41,15 +42,27 @@ struct Tasks {
 }
 
 /// Rings that other processes have not been told of yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Outbox {
     rings: AtomicU8,
     filled: Notify,
+    /// Before this, the next NOTIFY would be too soon.
+    next_at: Mutex<Instant>,
+}
+
+impl Outbox {
+    fn new() -> Self {
+        Self { rings: AtomicU8::new(0), filled: Notify::new(), next_at: Mutex::new(Instant::now()) }
+    }
+
+    fn next_at(&self) -> MutexGuard<'_, Instant> {
+        self.next_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Notifier {
     pub(super) fn start(database: &Database) -> Self {
-        let (stop, outbox, runtime) = (CancellationToken::new(), Arc::<Outbox>::default(), Handle::current());
+        let (stop, outbox, runtime) = (CancellationToken::new(), Arc::new(Outbox::new()), Handle::current());
         let sender = runtime.spawn(send(database.clone(), outbox.clone(), stop.clone()));
         Self {
             bell: Arc::new(Bell::new()),
@@ -64,10 +77,30 @@ impl Notifier {
 
     /// After a commit: tells this process at once, and the others within a few milliseconds.
     pub(super) fn ring(&self, ring: Ring) {
+        self.ring_after(ring, false);
+    }
+
+    /// Whether the next NOTIFY may go out now, with a statement that is about to be sent: one round trip less for
+    /// whoever waits. If so, the statement must send it.
+    pub(super) fn takes_the_lead(&self) -> bool {
+        let mut next_at = self.outbox.next_at();
+        let now = Instant::now();
+        let leads = now >= *next_at;
+        if leads {
+            *next_at = now + PAUSE;
+        }
+        leads
+    }
+
+    /// As `ring`; the others need not be `told` again.
+    pub(super) fn ring_after(&self, ring: Ring, told: bool) {
         if ring.is_silent() {
             return;
         }
         self.bell.ring(ring);
+        if told {
+            return;
+        }
         self.outbox.rings.fetch_or(ring.to_byte(), Ordering::AcqRel);
         self.outbox.filled.notify_one();
     }
@@ -77,7 +110,7 @@ impl Notifier {
         let wakes = self.bell.listen();
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if tasks.listener.is_none() && !self.stop.is_cancelled() {
-            let listening = listen(self.database.clone(), self.bell.clone());
+            let listening = Box::pin(listen(self.database.clone(), self.bell.clone()));
             let stop = self.stop.clone();
             tasks.listener = Some(self.runtime.spawn(async move {
                 stop.run_until_cancelled(listening).await;
@@ -100,10 +133,12 @@ impl Notifier {
 /// The leading edge goes out at once; what rings in the pause after it goes out together.
 async fn send(database: Database, outbox: Arc<Outbox>, stop: CancellationToken) {
     while stop.run_until_cancelled(outbox.filled.notified()).await.is_some() {
-        flush(&database, &outbox).await;
-        if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+        let next_at = *outbox.next_at();
+        if stop.run_until_cancelled(tokio::time::sleep_until(next_at)).await.is_none() {
             break;
         }
+        *outbox.next_at() = Instant::now() + PAUSE;
+        flush(&database, &outbox).await;
     }
     flush(&database, &outbox).await;
 }

@@ -24,7 +24,7 @@ pub(super) async fn push(database: &Database, pushes: &[Push]) -> Tried<(Vec<Pus
         return Ok((Vec::new(), Ring::default()));
     }
     if pushes.iter().all(is_plain) {
-        return store_plain(&mut *database.connection().await?, pushes).await;
+        return store_plain(&mut *database.connection().await?, pushes, false).await;
     }
     let mut tx = database.begin().await?;
     let outcome = store_and_balance(&mut tx, pushes).await;
@@ -69,7 +69,7 @@ async fn save(connection: &mut PgConnection) -> Tried<()> {
 
 async fn store_and_notify(connection: &mut PgConnection, pushes: &[Push]) -> Tried<Vec<Pushed>> {
     let (pushed, ring) = match pushes.iter().all(is_plain) {
-        true => store_plain(connection, pushes).await?,
+        true => store_plain(connection, pushes, false).await?,
         false => {
             // Their limits are not locked for as long as the caller's transaction takes: the jobs are let in by the
             // next `promote`, for which this rings.
@@ -84,18 +84,25 @@ async fn store_and_notify(connection: &mut PgConnection, pushes: &[Push]) -> Tri
 }
 
 /// Nothing of it can collide with anything.
-fn is_plain(push: &Push) -> bool {
+pub(super) fn is_plain(push: &Push) -> bool {
     push.idempotency_key.is_none()
         && push.run.is_none()
         && push.jobs.iter().all(|job| job.unique_key.is_none() && job.limit_key.is_none())
 }
 
-async fn store_plain(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring)> {
+/// Stores pushes in one statement. If it is to `tell` other processes, that is done by its commit.
+pub(super) async fn store_plain(
+    connection: &mut PgConnection,
+    pushes: &[Push],
+    tell: bool,
+) -> Tried<(Vec<Pushed>, Ring)> {
     let mut backlogs = Backlogs::of(connection, pushes).await?;
     let rows: Vec<JobRow<'_>> = pushes.iter().flat_map(|push| rows_of(push, None, &mut backlogs)).collect();
+    let later = pushes.iter().flat_map(|push| &push.jobs).any(|job| job.run_at.is_some());
+    let tell = tell.then_some(Ring { ready: true, scheduled: later, ..Ring::default() });
     let mut ring = Ring::default();
     let mut ids = Vec::with_capacity(rows.len());
-    for (id, rung) in insert(connection, &rows.iter().collect::<Vec<_>>(), &Keys::new()).await? {
+    for (id, rung) in insert(connection, &rows.iter().collect::<Vec<_>>(), &Keys::new(), tell).await? {
         ids.push(JobId(id.ok_or_else(|| unreadable("push", "a job without a unique key was not stored"))?));
         ring = ring.and(rung);
     }

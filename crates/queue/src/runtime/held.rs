@@ -157,11 +157,13 @@ impl Held {
         JobContext { claim, news: Arc::clone(&self.news), slot }
     }
 
-    pub(super) fn let_go(&self, job: JobId, fence: Fence) {
+    pub(super) fn let_go(&self, settled: impl Iterator<Item = (JobId, Fence)>) {
         let mut claims = self.lock();
-        // A process that was declared dead may hold two claims of one job for a moment.
-        if claims.get(&job).is_some_and(|claim| claim.fence == fence) {
-            claims.remove(&job);
+        for (job, fence) in settled {
+            // A process that was declared dead may hold two claims of one job for a moment.
+            if claims.get(&job).is_some_and(|claim| claim.fence == fence) {
+                claims.remove(&job);
+            }
         }
     }
 

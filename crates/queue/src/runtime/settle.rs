@@ -37,9 +37,27 @@ pub(super) async fn settle_until_left(shared: Arc<Shared>, mut outcomes: mpsc::U
             received = outcomes.recv_many(&mut batch, MAX_BATCH) => if received == 0 { return },
             _ = phase.wait_for(|phase| *phase == Phase::Left) => return,
         }
+        gather(&mut outcomes, &mut batch).await;
         tokio::select! {
             () = settle(&shared, batch) => {}
             _ = phase.wait_for(|phase| *phase == Phase::Left) => return,
+        }
+    }
+}
+
+/// Lets jobs that are ending at this moment end, and takes them along. Without it a batch of quick jobs falls apart:
+/// its first one is settled alone, then claimed for alone, and so on for ever.
+async fn gather(outcomes: &mut mpsc::UnboundedReceiver<Ended>, batch: &mut Vec<Ended>) {
+    while batch.len() < MAX_BATCH {
+        tokio::task::yield_now().await;
+        let before = batch.len();
+        while batch.len() < MAX_BATCH
+            && let Ok(ended) = outcomes.try_recv()
+        {
+            batch.push(ended);
+        }
+        if batch.len() == before {
+            return;
         }
     }
 }
@@ -56,10 +74,8 @@ async fn settle(shared: &Shared, batch: Vec<Ended>) {
     for (finish, settled) in finishes.iter().zip(settled) {
         shared.tally(finish, settled);
     }
-    for (job, fence, lane, slot) in leaving {
-        shared.held.let_go(job, fence);
-        shared.slots.give_back(&lane, slot);
-    }
+    shared.held.let_go(leaving.iter().map(|(job, fence, ..)| (*job, *fence)));
+    shared.slots.give_back(leaving.iter().map(|(.., lane, slot)| (lane.as_str(), *slot)));
 }
 
 /// Work that is done is not thrown away because the database is away: `finish` may be repeated for as long as it

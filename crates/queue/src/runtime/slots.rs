@@ -61,11 +61,18 @@ impl SlotTable {
         self.lock().get_mut(lane)?.pop()
     }
 
-    pub(super) fn give_back(&self, lane: &str, slot: u32) {
-        if let Some(slots) = self.lock().get_mut(lane) {
-            slots.push(slot);
+    /// Frees the slots of a batch in one go: whoever waits for a free one finds all of them.
+    pub(super) fn give_back<'a>(&self, leaving: impl Iterator<Item = (&'a str, u32)>) {
+        let mut free = self.lock();
+        for (lane, slot) in leaving {
+            if let Some(slots) = free.get_mut(lane) {
+                slots.push(slot);
+            }
+        }
+        for slots in free.values_mut() {
             slots.sort_unstable_by(|a, b| b.cmp(a));
         }
+        drop(free);
         self.freed.notify_waiters();
         self.freed.notify_one();
     }

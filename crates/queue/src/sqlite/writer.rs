@@ -105,7 +105,7 @@ where
     fn answer(self: Box<Self>, fate: &Result<()>) {
         let result = match (fate, self.result) {
             (_, Some(Err(own))) => Err(own),
-            (Err(shared), _) => Err(same_fate(shared)),
+            (Err(shared), _) => Err(shared.same_fate()),
             (Ok(()), Some(Ok(value))) => Ok(value),
             (Ok(()), None) => Err(QueueError::unexpected("an operation was committed without having run")),
         };
@@ -189,17 +189,6 @@ fn gather(
         next = if group.len() < MAX_GROUP { messages.try_recv().ok() } else { None };
     }
     (group, None)
-}
-
-fn same_fate(error: &QueueError) -> QueueError {
-    match error {
-        QueueError::Full { reason } => QueueError::Full { reason: reason.clone() },
-        QueueError::Unsuitable { reason, next_step } => {
-            QueueError::Unsuitable { reason: reason.clone(), next_step: next_step.clone() }
-        }
-        QueueError::Unavailable { reason } => QueueError::Unavailable { reason: reason.clone() },
-        other => QueueError::Unexpected { reason: other.to_string() },
-    }
 }
 
 /// A transaction under way, as an operation sees it.
