@@ -10,10 +10,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tracing::Span;
 
+use crate::claim::{Attempt, Finish, Settled};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered};
 use crate::graph::{NewRecord, Record};
-use crate::job::{Attempt, Finish, Job, JobId, Settled};
+use crate::job::{Job, JobId};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
 use crate::push::{Push, Pushed};
 use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};

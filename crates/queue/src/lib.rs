@@ -30,6 +30,7 @@
 
 mod backoff;
 mod bell;
+mod claim;
 mod decorated;
 mod error;
 mod event;
@@ -56,13 +57,11 @@ mod worker;
 pub use async_trait::async_trait;
 
 pub use backoff::Backoff;
+pub use claim::{Attempt, AttemptOutcome, Claim, Finish, Outcome, Settled};
 pub use error::{QueueError, Result};
 pub use event::{Delivered, Event, Parcel, Undelivered};
 pub use graph::{Edge, Need, Needed, NewRecord, OnFailed, Record, Spawn};
-pub use job::{
-    Attempt, AttemptOutcome, Claim, Fence, Finish, Job, JobError, JobId, JobState, MAX_JSON_BYTES, NewJob,
-    Outcome, Settled,
-};
+pub use job::{Fence, Job, JobError, JobId, JobState, MAX_JSON_BYTES, NewJob};
 pub use limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
 pub use open::{OpenOptions, open, open_with, pending_migrations};
 pub use postgres::PostgresQueue;

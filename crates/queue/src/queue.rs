@@ -8,10 +8,11 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::claim::{Attempt, Finish, Settled};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered};
 use crate::graph::{NewRecord, Record};
-use crate::job::{Attempt, Finish, Job, JobId, JobState, Settled};
+use crate::job::{Job, JobId, JobState};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
 use crate::push::{Push, Pushed};
 use crate::run::{Run, RunId};

@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::backoff::Backoff;
+use crate::claim::{AttemptOutcome, Claim, Finish, Outcome};
 use crate::error::Result;
 use crate::graph::{NewRecord, Spawn};
-use crate::job::{AttemptOutcome, Claim, Finish, JobError, JobState, Outcome, check_json};
+use crate::job::{JobError, JobState, check_json};
 
 /// Where a finished claim leaves its job.
 #[derive(Debug, PartialEq)]

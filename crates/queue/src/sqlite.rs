@@ -32,10 +32,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::bell::Bell;
+use crate::claim::{Attempt, Finish, Settled};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered, check_told};
 use crate::graph::{NewRecord, Record};
-use crate::job::{Attempt, Finish, Job, JobId, Settled, check_name};
+use crate::job::{Job, JobId, check_name};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
 use crate::open::OpenOptions;
 use crate::push::{Push, Pushed};

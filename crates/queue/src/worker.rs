@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::claim::Claim;
 use crate::graph::NewRecord;
-use crate::job::{Claim, Fence, Job, JobId};
+use crate::job::{Fence, Job, JobId};
 use crate::timestamp::Timestamp;
 
 /// The number of one registration of a worker. Never reused.

@@ -8,8 +8,9 @@ use super::limits::{balance, keys_of};
 use super::read::{job, value};
 use super::sql;
 use crate::bell::Ring;
+use crate::claim::Claim;
 use crate::error::QueueError;
-use crate::job::{Claim, DEADLINE_GRACE, Fence, JobId};
+use crate::job::{DEADLINE_GRACE, Fence, JobId};
 use crate::worker::{Claimed, NewWorker, Pull, WorkerId};
 
 pub(super) async fn pull(database: &Database, pull: &Pull) -> Tried<Vec<Claimed>> {

@@ -13,7 +13,8 @@ use super::limits::{Keys, balance};
 use super::read::{parsed, value};
 use super::{graph, sql};
 use crate::bell::Ring;
-use crate::job::{AttemptOutcome, Finish, JobError, JobState, Settled};
+use crate::claim::{AttemptOutcome, Finish, Settled};
+use crate::job::{JobError, JobState};
 use crate::settle::Verdict;
 
 /// Jobs and the fences of the claims that settled them: a stale claim of the same job is not among them.

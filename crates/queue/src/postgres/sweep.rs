@@ -13,8 +13,9 @@ use super::read::{backoff, big_number, number, value};
 use super::{graph, sql};
 use crate::backoff::Backoff;
 use crate::bell::Ring;
+use crate::claim::AttemptOutcome;
 use crate::error::Result;
-use crate::job::{AttemptOutcome, JobError, JobState};
+use crate::job::{JobError, JobState};
 use crate::queue::{Promoted, Reaped};
 use crate::settle::{Loss, after_loss, overdue};
 

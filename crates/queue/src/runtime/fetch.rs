@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use super::held::{JobContext, StopReason};
 use super::settle::Ended;
 use super::{Failure, Kind, Shared};
+use crate::claim::{Finish, Outcome};
 use crate::error::QueueError;
-use crate::job::{Finish, Job, JobError, Outcome};
+use crate::job::{Job, JobError};
 use crate::worker::{Claimed, Pull};
 
 /// How long to wait before asking a database again that did not answer.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::{Phase, Shared};
-use crate::job::{Fence, Finish, Job, JobId, Outcome, Settled};
+use crate::claim::{Finish, Outcome, Settled};
+use crate::job::{Fence, Job, JobId};
 
 /// As many as a database settles in one go without keeping others waiting.
 const MAX_BATCH: usize = 512;

@@ -8,8 +8,9 @@ use super::policy::without_paused;
 use super::row::{self, Columns};
 use super::sql;
 use super::writer::Tx;
+use crate::claim::Claim;
 use crate::error::{QueueError, Result};
-use crate::job::{Claim, DEADLINE_GRACE, Job, JobState};
+use crate::job::{DEADLINE_GRACE, Job, JobState};
 use crate::run::RunId;
 use crate::worker::{Claimed, Pull};
 

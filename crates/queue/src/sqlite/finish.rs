@@ -10,9 +10,10 @@ use super::row::Columns;
 use super::sql;
 use super::writer::Tx;
 use crate::bell::Ring;
+use crate::claim::{AttemptOutcome, Finish, Settled};
 use crate::error::Result;
 use crate::graph::{NewRecord, Spawn};
-use crate::job::{AttemptOutcome, Fence, Finish, JobError, JobId, JobState, Settled};
+use crate::job::{Fence, JobError, JobId, JobState};
 use crate::settle::{RunShare, Verdict};
 
 /// A finish as the writer's thread applies it: everything decided and serialised.

@@ -12,8 +12,9 @@ use super::finish::requeued;
 use super::graph::put_records;
 use super::sql;
 use super::writer::Tx;
+use crate::claim::AttemptOutcome;
 use crate::error::{QueueError, Result};
-use crate::job::{AttemptOutcome, JobState};
+use crate::job::JobState;
 use crate::queue::Pulse;
 use crate::worker::{Beat, BeatReply, ClaimBeat};
 

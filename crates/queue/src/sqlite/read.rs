@@ -4,8 +4,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::row::{self, Columns};
 use super::sql;
+use crate::claim::Attempt;
 use crate::graph::Record;
-use crate::job::{Attempt, Job, JobId};
+use crate::job::{Job, JobId};
 use crate::queue::{Count, JobFilter, Listed, Page};
 use crate::run::{Run, RunId};
 

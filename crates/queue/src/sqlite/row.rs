@@ -9,9 +9,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::backoff::Backoff;
+use crate::claim::Attempt;
 use crate::event::Event;
 use crate::graph::Record;
-use crate::job::{Attempt, Fence, Job, JobId};
+use crate::job::{Fence, Job, JobId};
 use crate::run::Run;
 use crate::schedule::Schedule;
 use crate::timestamp::Timestamp;

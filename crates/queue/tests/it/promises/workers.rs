@@ -48,6 +48,18 @@ async fn until_stopped(context: JobContext) -> Result<Value, Failure> {
     Err(Failure::retry("stopped", "told to stop"))
 }
 
+/// Runs until the gate is opened for it.
+fn until_opened(gate: &Arc<Notify>) -> Kinds {
+    let gate = Arc::clone(gate);
+    kinds(move |_, _| {
+        let gate = Arc::clone(&gate);
+        async move {
+            gate.notified().await;
+            Ok(Value::Null)
+        }
+    })
+}
+
 async fn leave(worker: Runtime) -> telecine_queue::Report {
     worker.drain();
     worker.finished().await
@@ -192,19 +204,7 @@ pub(super) async fn a_cancel_stops_the_running_kind(ground: Arc<Ground>) {
 pub(super) async fn a_drain_lets_running_jobs_end(ground: Arc<Ground>) {
     let queue = ground.open().await;
     let gate = Arc::new(Notify::new());
-    let opened = Arc::clone(&gate);
-    let worker = start(
-        &queue,
-        kinds(move |_, _| {
-            let opened = Arc::clone(&opened);
-            async move {
-                opened.notified().await;
-                Ok(Value::Null)
-            }
-        }),
-        brisk(1),
-    )
-    .await;
+    let worker = start(&queue, until_opened(&gate), brisk(1)).await;
     let running = push_one(&queue, work(1)).await;
     wait_for_state(&queue, running, JobState::Running).await;
     let waiting = push_one(&queue, work(2)).await;
@@ -311,20 +311,8 @@ pub(super) async fn an_unknown_kind_is_left_for_others(ground: Arc<Ground>) {
 pub(super) async fn a_worker_that_was_declared_dead_goes_on_with_its_jobs(ground: Arc<Ground>) {
     let queue = ground.open().await;
     let gate = Arc::new(Notify::new());
-    let opened = Arc::clone(&gate);
     let slow_sweep = WorkerOptions { sweep_every: Duration::from_secs(600), ..brisk(1) };
-    let worker = start(
-        &queue,
-        kinds(move |_, _| {
-            let opened = Arc::clone(&opened);
-            async move {
-                opened.notified().await;
-                Ok(Value::Null)
-            }
-        }),
-        slow_sweep,
-    )
-    .await;
+    let worker = start(&queue, until_opened(&gate), slow_sweep).await;
     let id = push_one(&queue, work(1)).await;
     wait_for_state(&queue, id, JobState::Running).await;
     let first = worker.worker_id();

@@ -1,0 +1,185 @@
+//! Claims as values: the right to finish a job, how it was used, and what is remembered of it.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::backoff::Backoff;
+use crate::error::Result;
+use crate::graph::{NewRecord, Spawn};
+use crate::job::{Fence, Job, JobError, JobId};
+use crate::timestamp::Timestamp;
+use crate::worker::WorkerId;
+
+/// Proof that this process may still finish one claim of one job.
+///
+/// Not `Clone`: [`Finish::new`] consumes it, so one claim has one outcome.
+#[derive(Debug)]
+pub struct Claim {
+    pub(crate) job: JobId,
+    pub(crate) fence: Fence,
+    pub(crate) attempt: u32,
+    pub(crate) max_attempts: u32,
+    pub(crate) lost: u32,
+    pub(crate) backoff: Backoff,
+    pub(crate) slot: Option<u32>,
+    /// Whether the job belongs to a run: settling it may end the run, and others may wait for it.
+    pub(crate) in_run: bool,
+    pub(crate) limit_key: Option<String>,
+}
+
+impl Claim {
+    pub(crate) fn of(job: &Job) -> Self {
+        Self {
+            job: job.id,
+            fence: job.fence,
+            attempt: job.attempt,
+            max_attempts: job.max_attempts,
+            lost: job.lost,
+            backoff: job.backoff,
+            slot: None,
+            in_run: job.run.is_some(),
+            limit_key: job.limit_key.clone(),
+        }
+    }
+
+    /// Remembers which slot runs the job, for the timeline.
+    #[must_use]
+    pub fn in_slot(mut self, slot: u32) -> Self {
+        self.slot = Some(slot);
+        self
+    }
+
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+}
+
+/// How a claim ends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Complete {
+        result: Value,
+    },
+    /// Try again after the job's backoff, until its attempts are spent.
+    Fail {
+        error: JobError,
+    },
+    /// No attempt can mend this (bad input, say).
+    FailForGood {
+        error: JobError,
+    },
+    /// Not now: try again after this long, at no cost of an attempt.
+    Snooze {
+        delay: Duration,
+    },
+    /// Give the job back as it was, at once and at no cost: the worker is leaving.
+    Release,
+}
+
+/// A claim with its outcome. Sending it twice has the effect of sending it once.
+#[derive(Debug)]
+pub struct Finish {
+    pub(crate) claim: Claim,
+    pub(crate) outcome: Outcome,
+    pub(crate) spawn: Spawn,
+    pub(crate) records: Vec<NewRecord>,
+}
+
+impl Finish {
+    pub fn job(&self) -> JobId {
+        self.claim.job
+    }
+
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+}
+
+/// What became of a [`Finish`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It counts, whether this call stored it or an earlier one whose answer was lost.
+    Accepted,
+    /// The job was cancelled, deleted, or belongs to another claim: whatever this claim made is to be dropped.
+    Refused,
+}
+
+/// One attempt of a job, for the timeline and the log.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Attempt {
+    pub job: JobId,
+    pub fence: Fence,
+    pub generation: u32,
+    pub worker: Option<WorkerId>,
+    pub slot: Option<u32>,
+    pub started_at: Timestamp,
+    pub ended_at: Timestamp,
+    pub outcome: AttemptOutcome,
+    pub error: Option<JobError>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptOutcome {
+    Completed,
+    Failed,
+    Snoozed,
+    Released,
+    /// Its worker died or fell silent.
+    Lost,
+    Cancelled,
+    /// It ran past its deadline and its worker did not stop it.
+    Overdue,
+    /// It was claimed, but the answer never reached the worker.
+    Stranded,
+}
+
+impl AttemptOutcome {
+    pub const ALL: [Self; 8] = [
+        Self::Completed,
+        Self::Failed,
+        Self::Snoozed,
+        Self::Released,
+        Self::Lost,
+        Self::Cancelled,
+        Self::Overdue,
+        Self::Stranded,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Snoozed => "snoozed",
+            Self::Released => "released",
+            Self::Lost => "lost",
+            Self::Cancelled => "cancelled",
+            Self::Overdue => "overdue",
+            Self::Stranded => "stranded",
+        }
+    }
+}
+
+impl fmt::Display for AttemptOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for AttemptOutcome {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|outcome| outcome.as_str() == text)
+            .ok_or_else(|| format!("`{text}` is not an outcome"))
+    }
+}
