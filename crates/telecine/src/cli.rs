@@ -70,6 +70,12 @@ pub(crate) enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Measure how fast the queue is on this database; its jobs are forgotten at the end
+    Bench {
+        /// Jobs of each measurement
+        #[arg(long, value_name = "N", default_value_t = 5_000)]
+        jobs: u64,
+    },
     /// See the queue at work: ten jobs through three slots, then a worker killed half-way and nothing lost
     Demo,
     /// Print a completion script for a shell

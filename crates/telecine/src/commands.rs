@@ -1,5 +1,6 @@
 //! One file per command. Each gets the configuration and the output, and gives an [`Answer`].
 
+mod bench;
 mod config;
 mod counts;
 mod demo;
@@ -38,6 +39,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Kinds(_)
         | Command::Schedules(_)
         | Command::Counts
+        | Command::Bench { .. }
         | Command::Migrate { .. }
         | Command::Config(_) => {}
     }
@@ -53,6 +55,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Kinds(command) => pause::run(command, Pausable::Kind, &config, output).await,
         Command::Schedules(command) => schedules::run(command, &config, output).await,
         Command::Counts => counts::run(&config, output).await,
+        Command::Bench { jobs } => bench::run(jobs, &config, output).await,
         Command::Migrate { check } => migrate::run(check, &config, output).await,
         Command::Config(command) => config::run(command, &config, output),
         Command::Demo | Command::Completions { .. } => unreachable!("answered above"),

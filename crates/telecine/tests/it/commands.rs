@@ -249,3 +249,22 @@ fn a_schedule_that_cannot_be_is_refused_with_a_reason() {
     assert!(typo.stderr.contains("did you mean `pause`?"), "{typo:?}");
     assert!(policy.stderr.contains("skip, once or all:N"), "{policy:?}");
 }
+
+#[test]
+fn a_bench_measures_and_leaves_nothing_behind() {
+    let place = Place::new();
+    place.run(&["jobs", "push", "pause"]);
+
+    let figures = place.json(&["bench", "--jobs", "1000"]);
+
+    let figures = figures["data"].as_array().expect("a list");
+    let names: Vec<&str> = figures.iter().filter_map(|figure| figure["name"].as_str()).collect();
+    assert_eq!(names, ["push_one", "push_bulk", "drain", "pickup_p50", "pickup_p99"]);
+    assert!(
+        figures.iter().all(|figure| figure["value"].as_f64().is_some_and(|value| value > 0.0)),
+        "{figures:?}"
+    );
+    let left = place.json(&["counts"]);
+    assert_eq!(left["data"].as_array().map(Vec::len), Some(1), "only what was there before: {left}");
+    assert_eq!(left["data"][0]["kind"], "pause");
+}
