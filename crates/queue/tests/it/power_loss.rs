@@ -70,7 +70,7 @@ fn as_root(test: fn()) -> Result<Completion, Failed> {
 fn no_acknowledged_push_is_lost(site: &Site, what: &str) {
     let tally = lose_power_repeatedly(site, &Pushes::Jobs { url: site.url.clone() }, what);
 
-    assert_eq!(tally.lost, 0, "{tally:?}");
+    assert_eq!(tally.lost(), 0, "{tally:?}");
 }
 
 /// A session of ours asks for durable commits, whatever the database's own setting.
@@ -90,8 +90,8 @@ fn the_rig_sees_what_normal_loses() {
 
     let (full, normal) = (tally_at("FULL"), tally_at("NORMAL"));
 
-    assert_eq!(full.lost, 0, "{full:?}");
-    assert!(normal.lost > 0, "{normal:?}");
+    assert_eq!(full.lost(), 0, "{full:?}");
+    assert!(normal.lost() > 0, "{normal:?}");
 }
 
 fn the_rig_sees_what_lazy_commits_lose() {
@@ -104,17 +104,21 @@ fn the_rig_sees_what_lazy_commits_lose() {
     site.make_commits_lazy();
     let lazy = lose_power_repeatedly(&site, &rows, "rows, synchronous_commit=off");
 
-    assert_eq!(durable.lost, 0, "{durable:?}");
-    assert!(lazy.lost > 0, "{lazy:?}");
+    assert_eq!(durable.lost(), 0, "{durable:?}");
+    assert!(lazy.lost() > 0, "{lazy:?}");
 }
 
-/// Over all cuts of one writer; a push is looked for after each cut that it came before.
+/// What each loss of power left; a push is looked for after every one that it came before.
 #[derive(Debug, Default)]
 struct Tally {
-    acknowledged: usize,
-    looked_for: usize,
-    lost: usize,
-    cuts_with_loss: usize,
+    acknowledged: Vec<usize>,
+    lost: Vec<usize>,
+}
+
+impl Tally {
+    fn lost(&self) -> usize {
+        self.lost.iter().sum()
+    }
 }
 
 fn lose_power_repeatedly(site: &Site, pushes: &Pushes, what: &str) -> Tally {
@@ -124,17 +128,15 @@ fn lose_power_repeatedly(site: &Site, pushes: &Pushes, what: &str) -> Tally {
         pusher.wait_for(fastrand::usize(20..120));
         let stopped = Stopped::all(pusher.id(), site.server.as_ref().map(PostgresServer::id));
         let remains = site.after_power_loss();
-        let acknowledged = pusher.acknowledged();
         let found = remains.found(pushes);
+        let acknowledged = pusher.acknowledged();
+        tally.acknowledged.push(acknowledged.len());
+        tally.lost.push(acknowledged.iter().filter(|id| !found.contains(id)).count());
+        // In this order: a fast pusher left alone is mostly found in a checkpoint, behind which nothing is lost.
+        drop(remains);
         drop(stopped);
-
-        let lost = acknowledged.iter().filter(|id| !found.contains(id)).count();
-        tally.acknowledged = acknowledged.len();
-        tally.looked_for += acknowledged.len();
-        tally.lost += lost;
-        tally.cuts_with_loss += usize::from(lost > 0);
     }
-    println!("{}, {what}, {CUTS} cuts: {tally:?}", site.database.name());
+    println!("{}, {what}: {tally:?}", site.database.name());
     tally
 }
 
