@@ -8,6 +8,7 @@ mod ground;
 mod model;
 mod own_transaction;
 mod postgres_server;
+mod power_loss;
 mod promises;
 mod proxy;
 mod schema;
@@ -20,7 +21,7 @@ use libtest_mimic::{Arguments, Trial};
 use postgres_server::PostgresServer;
 
 fn main() -> ExitCode {
-    if let Some(code) = child::main_if_child() {
+    if let Some(code) = child::main_if_child().or_else(power_loss::main_if_pusher) {
         return code;
     }
     let arguments = Arguments::from_args();
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     trials.extend(own_transaction::trials(&server));
     trials.extend(example::trials(&server));
     trials.extend(model::trials(&server));
+    trials.extend(power_loss::trials());
     trials.extend(schema::trials(&server));
     trials.extend(unfit::trials(&server));
     let conclusion = libtest_mimic::run(&arguments, trials);

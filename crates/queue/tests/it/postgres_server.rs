@@ -15,7 +15,9 @@ pub(crate) struct PostgresServer(Arc<Inner>);
 
 struct Inner {
     bin: PathBuf,
-    folder: TempDir,
+    folder: PathBuf,
+    /// The same folder, if it is to go with the server.
+    _temporary: Option<TempDir>,
     port: u16,
     settings: Vec<String>,
     process: Mutex<Option<Child>>,
@@ -29,20 +31,30 @@ impl PostgresServer {
 
     /// A server with extra settings, such as `fsync=off`.
     pub(crate) fn start_with(settings: &[&str]) -> Self {
-        let bin = newest_binaries();
         let folder =
             tempfile::Builder::new().prefix("telecine-postgres-").tempdir().expect("a temporary folder");
-        give_to_postgres(folder.path());
-        let made = as_postgres(&bin.join("initdb"))
-            .arg("-D")
-            .arg(folder.path().join("data"))
-            .args(["-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"])
-            .output()
-            .expect("initdb runs");
-        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        make_cluster(folder.path(), &["--no-sync"]);
+        Self::launch_in(folder.path().to_owned(), Some(folder), settings)
+    }
+
+    /// A new cluster in a folder that outlives it, safely on the disk.
+    pub(crate) fn start_in(folder: &Path) -> Self {
+        make_cluster(folder, &[]);
+        Self::launch_in(folder.to_owned(), None, &[])
+    }
+
+    /// A server of its own on the copy of another's folder, as after a loss of power.
+    pub(crate) fn resume_in(folder: &Path) -> Self {
+        // The process that it names is of another boot; here it may be alive, and is not ours.
+        let _ = std::fs::remove_file(folder.join("data/postmaster.pid"));
+        Self::launch_in(folder.to_owned(), None, &[])
+    }
+
+    fn launch_in(folder: PathBuf, temporary: Option<TempDir>, settings: &[&str]) -> Self {
         let server = Self(Arc::new(Inner {
-            bin,
+            bin: newest_binaries(),
             folder,
+            _temporary: temporary,
             port: free_port(),
             settings: settings.iter().map(ToString::to_string).collect(),
             process: Mutex::new(None),
@@ -70,7 +82,7 @@ impl PostgresServer {
     fn spawn(&self) -> Child {
         let inner = &self.0;
         let mut command = as_postgres(&inner.bin.join("postgres"));
-        command.arg("-D").arg(inner.folder.path().join("data"));
+        command.arg("-D").arg(inner.folder.join("data"));
         command.args([
             "-p",
             &inner.port.to_string(),
@@ -79,11 +91,11 @@ impl PostgresServer {
             "-c",
             "max_connections=200",
         ]);
-        command.arg("-k").arg(inner.folder.path());
+        command.arg("-k").arg(&inner.folder);
         for setting in &inner.settings {
             command.args(["-c", setting]);
         }
-        let log = std::fs::File::create(inner.folder.path().join("log")).expect("a log file");
+        let log = std::fs::File::create(inner.folder.join("log")).expect("a log file");
         command.stdout(Stdio::null()).stderr(log);
         spawn_for_life(command)
     }
@@ -100,7 +112,7 @@ impl PostgresServer {
     pub(crate) fn stop(&self) {
         let stopped = as_postgres(&self.0.bin.join("pg_ctl"))
             .arg("-D")
-            .arg(self.0.folder.path().join("data"))
+            .arg(self.0.folder.join("data"))
             .args(["-m", "immediate", "-w", "stop"])
             .output();
         drop(stopped);
@@ -115,6 +127,12 @@ impl PostgresServer {
         let made = self.psql("postgres", &format!("CREATE DATABASE {name}"));
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         format!("postgres://postgres@127.0.0.1:{}/{name}", self.0.port)
+    }
+
+    /// The process whose children are the server's other processes.
+    pub(crate) fn id(&self) -> rustix::process::Pid {
+        let process = self.0.process.lock().expect("no test panics here");
+        rustix::process::Pid::from_child(process.as_ref().expect("the server runs"))
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -148,7 +166,7 @@ impl PostgresServer {
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(self.0.folder.path().join("log")).unwrap_or_default()
+        std::fs::read_to_string(self.0.folder.join("log")).unwrap_or_default()
     }
 }
 
@@ -165,6 +183,18 @@ impl Drop for Inner {
 
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port()
+}
+
+fn make_cluster(folder: &Path, options: &[&str]) {
+    give_to_postgres(folder);
+    let made = as_postgres(&newest_binaries().join("initdb"))
+        .arg("-D")
+        .arg(folder.join("data"))
+        .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"])
+        .args(options)
+        .output()
+        .expect("initdb runs");
+    assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
 }
 
 fn newest_binaries() -> PathBuf {
