@@ -31,9 +31,10 @@ check: ## format, lints, dependencies: fast, nothing is run
 test: setup check ## everything that must hold before a change is merged
 	cargo test --release --workspace --locked
 
-# In a mount namespace of its own, so that even a killed run leaves no mount and no loop device behind.
+# In namespaces of its own, so that even a killed run leaves no mount, loop device or stopped process behind.
+NAMESPACES := unshare --mount --pid --fork --kill-child --mount-proc
 power-loss: setup ## what a loss of power leaves of acknowledged pushes (a minute; for root, who may mount disk images)
-	$(if $(filter 0,$(shell id -u)),unshare --mount) cargo test --release --locked -p telecine-queue --test it -- --ignored power_loss
+	$(if $(filter 0,$(shell id -u)),$(NAMESPACES)) cargo test --release --locked -p telecine-queue --test it -- --ignored power_loss
 
 schema: ## renew the committed dumps of the schema after adding a migration
 	TELECINE_RENEW_SCHEMA=1 cargo test --release --locked -p telecine-queue --test it -- schema

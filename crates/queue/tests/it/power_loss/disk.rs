@@ -27,7 +27,7 @@ impl Disk {
             let file = fs::File::create(image).expect("an image file");
             file.set_len(size_mb << 20).expect("a sparse file");
             // Nothing is left for the kernel to initialize later, so the device is idle when nobody writes.
-            call("mkfs.ext4", ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"].as_ref(), image);
+            call("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"], image);
         })
     }
 
@@ -41,19 +41,17 @@ impl Disk {
         let (image, mounted_at) = (folder.path().join("image"), folder.path().join("mounted"));
         fs::create_dir(&mounted_at).expect("mkdir");
         make(&image);
-        // Direct: what the device has completed is in the file, and an `fsync` above costs one on the disk below.
-        let device = call("losetup", ["--find", "--show", "--direct-io=on"].as_ref(), &image);
-        let mounted = try_call(
-            "mount",
-            // The journal is committed when somebody asks for it, not every 5 s.
-            ["-t", "ext4", "-o", "commit=600", &device].as_ref(),
-            &mounted_at,
-        );
-        // A device in use is detached by its last user's leaving: by `umount`, or by the end of the mount's namespace.
-        call("losetup", ["--detach"].as_ref(), Path::new(&device));
-        mounted.expect("the image mounts");
-        let device = device.trim_start_matches("/dev/").to_owned();
-        Self { device, image, mounted_at, _folder: folder }
+        // By `mount` itself, whose device goes with the mount. The journal is committed when asked for, not every 5 s.
+        let options = ["-t", "ext4", "-o", "loop,commit=600"].map(OsStr::new);
+        call("mount", &[&options, [image.as_os_str()].as_slice()].concat(), &mounted_at);
+        // From here on dropping unmounts it.
+        let mut disk = Self { device: String::new(), image, mounted_at, _folder: folder };
+        let device =
+            call("findmnt", &["--noheadings", "--output", "SOURCE", "--mountpoint"], &disk.mounted_at);
+        // What the device has completed is then in the file, and an `fsync` above costs one on the disk below.
+        call("losetup", &["--direct-io=on"], Path::new(&device));
+        disk.device = device.trim_start_matches("/dev/").to_owned();
+        disk
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -66,7 +64,7 @@ impl Disk {
             let until = Instant::now() + PATIENCE;
             loop {
                 let before = self.writes();
-                call("cp", ["--sparse=always".as_ref(), self.image.as_os_str()].as_ref(), copy);
+                call("cp", &["--sparse=always".as_ref(), self.image.as_os_str()], copy);
                 // The kernel may write back old pages at any time; a copy that mixes before and after is no moment.
                 if before.in_flight == 0 && before == self.writes() {
                     return;
