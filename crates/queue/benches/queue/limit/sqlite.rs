@@ -10,7 +10,8 @@ use tokio::sync::Mutex;
 use super::{BULK, BULK_BATCHES, Limit, PUSH_FOR};
 use crate::ground::{payload, per_second};
 
-const CLAIM: u32 = 100;
+/// As many as the worker under test settles in one commit: with fewer, this would be held back by its own fsyncs.
+const CLAIM: u32 = 500;
 
 const INSERT: &str = "INSERT INTO job (
     tenant, kind, lane, priority, fair_at, state, max_attempts, max_lost, backoff_base_ms, backoff_factor,
