@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use tokio::sync::oneshot;
@@ -125,7 +125,6 @@ struct Writing {
 impl Writing {
     fn write_groups(&self, messages: &Receiver<Message>) {
         let mut written = false;
-        let mut last = Written::default();
         loop {
             let first = match messages.recv_timeout(IDLE) {
                 Ok(message) => message,
@@ -137,11 +136,9 @@ impl Writing {
                     continue;
                 }
             };
-            let (group, stop) = gather(first, messages, &last);
+            let (group, stop) = gather(first, messages);
             if !group.is_empty() {
-                let (callers, started) = (group.len(), Instant::now());
                 self.write_group(group);
-                last = Written { callers, took: started.elapsed() };
                 written = true;
             }
             if let Some(done) = stop {
@@ -177,34 +174,19 @@ impl Writing {
     }
 }
 
-/// The last group.
-#[derive(Default)]
-struct Written {
-    callers: usize,
-    took: Duration,
-}
-
-/// Everything that has queued up. Callers of the last group who push again are a few microseconds behind the first of
-/// them: a fraction of the last commit's time is theirs, or every other group would be that first one alone. A caller
-/// that comes alone is not kept.
+/// Everything that has queued up, without waiting for more.
 fn gather(
     first: Message,
     messages: &Receiver<Message>,
-    last: &Written,
 ) -> (Vec<Box<dyn Operation>>, Option<oneshot::Sender<()>>) {
     let mut group = Vec::new();
     let mut next = Some(first);
-    let until = Instant::now() + last.took / 4;
     while let Some(message) = next {
         match message {
             Message::Write(operation) => group.push(operation),
             Message::Stop(done) => return (group, Some(done)),
         }
         next = if group.len() < MAX_GROUP { messages.try_recv().ok() } else { None };
-        while next.is_none() && group.len() < last.callers.min(MAX_GROUP) && Instant::now() < until {
-            std::thread::yield_now();
-            next = messages.try_recv().ok();
-        }
     }
     (group, None)
 }
