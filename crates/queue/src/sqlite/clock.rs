@@ -4,8 +4,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Milliseconds since the host booted.
 pub(super) fn boottime_ms() -> i64 {
+    boottime_us() / 1_000
+}
+
+fn boottime_us() -> i64 {
     let at = clock_gettime(ClockId::Boottime);
-    at.tv_sec * 1_000 + at.tv_nsec / 1_000_000
+    at.tv_sec * 1_000_000 + at.tv_nsec / 1_000
 }
 
 /// Which boot that is counted from. A lease of another boot has ended.
@@ -29,6 +33,6 @@ impl LineClock {
 
     /// Microseconds of UTC, as far as the first process of this boot knew.
     pub(super) fn now_us(self) -> i64 {
-        (self.boot_started_ms + boottime_ms()) * 1_000
+        self.boot_started_ms * 1_000 + boottime_us()
     }
 }
