@@ -66,7 +66,7 @@ pub use limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
 pub use open::{OpenOptions, open, open_with, pending_migrations};
 pub use postgres::PostgresQueue;
 pub use push::{Push, Pushed};
-pub use queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes, total, totals};
+pub use queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes, total};
 pub use relay::{Relay, RelayOptions, Sink, SinkError};
 pub use run::{NewRun, Run, RunId, RunState};
 pub use runtime::{Failure, JobContext, Kind, Kinds, Report, Runtime, Slots, WorkerOptions};

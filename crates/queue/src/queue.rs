@@ -1,6 +1,5 @@
 //! The port: what every database behind the queue can do.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -256,13 +255,4 @@ pub struct Reaped {
 /// Sums the counts of one state over lanes and kinds.
 pub fn total(counts: &[Count], state: JobState) -> u64 {
     counts.iter().filter(|count| count.state == state).map(|count| count.jobs).sum()
-}
-
-/// Counts by state, for a line of status.
-pub fn totals(counts: &[Count]) -> BTreeMap<JobState, u64> {
-    let mut totals = BTreeMap::new();
-    for count in counts {
-        *totals.entry(count.state).or_default() += count.jobs;
-    }
-    totals
 }

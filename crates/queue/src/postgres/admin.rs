@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row};
 
 use super::connect::{Database, close, statement};
 use super::failure::{Failure, Tried};
 use super::finish::{Ending, end};
 use super::limits::{Keys, balance};
-use super::read::{number, parsed, states, value};
+use super::read::{matching, number, parsed, value};
 use super::{graph, sql};
 use crate::bell::Ring;
 use crate::claim::AttemptOutcome;
@@ -227,16 +227,8 @@ struct Cleared {
 
 async fn clear_batch(database: &Database, filter: &JobFilter, history: bool, after: i64) -> Tried<Cleared> {
     let mut tx = database.begin().await?;
-    let rows = statement(if history { sql!("clear_ended") } else { sql!("clear_live") })
-        .bind(after)
-        .bind(states(filter))
-        .bind(filter.kind.as_deref())
-        .bind(filter.lane.as_deref())
-        .bind(filter.tenant.as_deref())
-        .bind(filter.run.as_ref().map(RunId::as_str))
-        .fetch_all(&mut *tx)
-        .await?;
-    let ids = rows.iter().map(|row| Ok(row.try_get("id")?)).collect::<Tried<Vec<i64>>>()?;
+    let clearing = if history { sql!("clear_ended") } else { sql!("clear_live") };
+    let ids = matching(&mut tx, clearing, filter, after).await?;
     let last = ids.last().copied().filter(|_| ids.len() == CLEAR_BATCH);
     let mut keys = Keys::new();
     let jobs = match history {

@@ -1,19 +1,16 @@
 //! What an operator sets: `pause`, `resume`, the shares of tenants; and `cancel_all`, `retry_all`.
 
-use sqlx::Row;
-
 use super::admin::{cancel_in, retry_in};
 use super::connect::{Database, statement};
 use super::failure::{Failure, Tried};
 use super::limits::{Keys, balance};
-use super::read::{instant, states, value};
+use super::read::{instant, matching, value};
 use super::sql;
 use crate::bell::Ring;
 use crate::error::{QueueError, Result};
 use crate::job::JobId;
 use crate::limit::{Pausable, Paused, TenantPolicy};
 use crate::queue::JobFilter;
-use crate::run::RunId;
 
 /// As in cancel_all.sql and retry_all.sql.
 const STEER_BATCH: usize = 500;
@@ -85,20 +82,11 @@ struct Steered {
 
 async fn steer_batch(database: &Database, steer: Steer, filter: &JobFilter, after: i64) -> Tried<Steered> {
     let mut tx = database.begin().await?;
-    let matching = match steer {
+    let steering = match steer {
         Steer::Cancel => sql!("cancel_all"),
         Steer::Retry => sql!("retry_all"),
     };
-    let rows = statement(matching)
-        .bind(after)
-        .bind(states(filter))
-        .bind(filter.kind.as_deref())
-        .bind(filter.lane.as_deref())
-        .bind(filter.tenant.as_deref())
-        .bind(filter.run.as_ref().map(RunId::as_str))
-        .fetch_all(&mut *tx)
-        .await?;
-    let ids = rows.iter().map(|row| Ok(row.try_get("id")?)).collect::<Tried<Vec<i64>>>()?;
+    let ids = matching(&mut tx, steering, filter, after).await?;
     let (mut jobs, mut ring, mut keys) = (0, Ring::default(), Keys::new());
     for id in &ids {
         let steered = match steer {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
 use sqlx::postgres::PgRow;
-use sqlx::{ColumnIndex, Decode, Postgres, Row, Type};
+use sqlx::{ColumnIndex, Decode, PgConnection, Postgres, Row, Type};
 use time::OffsetDateTime;
 
 use super::connect::{Database, statement};
@@ -43,8 +43,27 @@ pub(super) async fn list(database: &Database, filter: &JobFilter, page: Page) ->
     Ok(Listed::of(rows.iter().map(job).collect::<Tried<Vec<Job>>>()?, limit))
 }
 
+/// The ids of the next jobs after one that a filter matches, as a statement that takes its parts says.
+pub(super) async fn matching(
+    connection: &mut PgConnection,
+    sql: &'static str,
+    filter: &JobFilter,
+    after: i64,
+) -> Tried<Vec<i64>> {
+    let rows = statement(sql)
+        .bind(after)
+        .bind(states(filter))
+        .bind(filter.kind.as_deref())
+        .bind(filter.lane.as_deref())
+        .bind(filter.tenant.as_deref())
+        .bind(filter.run.as_ref().map(RunId::as_str))
+        .fetch_all(connection)
+        .await?;
+    rows.iter().map(|row| value(row, "id")).collect()
+}
+
 /// The states of a filter as the SQL files take them: NULL for all.
-pub(super) fn states(filter: &JobFilter) -> Option<Vec<&'static str>> {
+fn states(filter: &JobFilter) -> Option<Vec<&'static str>> {
     (!filter.states.is_empty()).then(|| filter.states.iter().map(|state| state.as_str()).collect())
 }
 

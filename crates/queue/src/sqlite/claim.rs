@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::clock::boottime_ms;
+use super::clock::{boottime_ms, ms};
 use super::events::told;
 use super::policy::without_paused;
 use super::row::{self, Columns};
@@ -28,11 +28,19 @@ pub(super) fn pull(tx: &Tx<'_>, pull: &Pull) -> Result<Vec<Claimed>> {
 }
 
 fn pull_lane(tx: &Tx<'_>, pull: &Pull, lane: &str, slots: u32, kinds: &str) -> Result<Vec<Claimed>> {
-    let grace_ms = i64::try_from(DEADLINE_GRACE.as_millis()).unwrap_or(i64::MAX);
     let free_bytes = i64::try_from(pull.free_scratch_bytes).unwrap_or(i64::MAX);
     let mut found = tx.all(
         sql!("pull"),
-        params![pull.worker.0, tx.now.as_ms(), boottime_ms(), lane, free_bytes, kinds, slots, grace_ms],
+        params![
+            pull.worker.0,
+            tx.now.as_ms(),
+            boottime_ms(),
+            lane,
+            free_bytes,
+            kinds,
+            slots,
+            ms(DEADLINE_GRACE)
+        ],
         |row| Ok((row::job(row)?, row.get::<_, i64>(Columns::AFTER_JOB)?)),
     )?;
     found.sort_by_key(|(job, fair_at)| (std::cmp::Reverse(job.priority), *fair_at, job.id));

@@ -1,5 +1,7 @@
 //! The host's boot time: it runs on through suspend, and nobody can set it. A wall clock that jumps changes no lease.
 
+use std::time::Duration;
+
 use rustix::time::{ClockId, clock_gettime};
 
 /// Milliseconds since the host booted.
@@ -10,6 +12,11 @@ pub(super) fn boottime_ms() -> i64 {
 fn boottime_us() -> i64 {
     let at = clock_gettime(ClockId::Boottime);
     at.tv_sec * 1_000_000 + at.tv_nsec / 1_000
+}
+
+/// A duration in whole milliseconds, at most so long that adding it to an instant overflows nothing.
+pub(super) fn ms(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 2)
 }
 
 /// Which boot that is counted from. A lease of another boot has ended.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
+use super::clock::ms;
 use super::row;
 use super::sql;
 use super::writer::Tx;
@@ -91,8 +92,4 @@ pub(super) fn retry(tx: &Tx<'_>, sink: &str, undelivered: &[Undelivered]) -> Res
         settled += tx.run(sql!("outbox_retry"), put_off)? as u64;
     }
     Ok(settled)
-}
-
-fn ms(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 2)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
 
-use super::clock::{LineClock, boottime_ms};
+use super::clock::{LineClock, boottime_ms, ms};
 use super::connect::{open_again, wait_by_the_millisecond};
 use super::finish::requeued;
 use super::graph::put_records;
@@ -41,7 +41,7 @@ impl Pulse for SqlitePulse {
 }
 
 fn beat_in(tx: &Tx<'_>, beat: &Beat) -> Result<BeatReply> {
-    let lease_until = boottime_ms() + i64::try_from(beat.lease.as_millis()).unwrap_or(i64::MAX / 2);
+    let lease_until = boottime_ms() + ms(beat.lease);
     let renewed = params![beat.worker.0, lease_until, tx.now.as_ms(), beat.draining];
     let Some(drain) = tx.first(sql!("beat_worker"), renewed, |row| row.get(0))? else {
         return Err(QueueError::WorkerGone);
@@ -59,7 +59,7 @@ fn beat_in(tx: &Tx<'_>, beat: &Beat) -> Result<BeatReply> {
 fn release_stranded(tx: &Tx<'_>, beat: &Beat) -> Result<()> {
     let held: Vec<i64> = beat.claims.iter().map(|claim| claim.job.0).collect();
     let held = serde_json::to_string(&held).map_err(QueueError::unexpected)?;
-    let claimed_before = boottime_ms() - i64::try_from(beat.lease.as_millis()).unwrap_or(i64::MAX / 2);
+    let claimed_before = boottime_ms() - ms(beat.lease);
     let stranded = tx.all(sql!("beat_stranded"), params![beat.worker.0, claimed_before, held], |row| {
         Ok((
             row.get::<_, i64>(0)?,

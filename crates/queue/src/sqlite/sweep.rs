@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::params;
 
-use super::clock::{boot_id, boottime_ms};
+use super::clock::{boot_id, boottime_ms, ms};
 use super::finish::{Ending, Standing, end, error_json, requeued};
 use super::limits::balance_parked;
 use super::live::Live;
@@ -135,7 +135,7 @@ fn fail(tx: &Tx<'_>, job: &Job, error: &JobError, attempt: u32, lost: u32) -> Re
 
 /// One batch; says how many jobs it forgot.
 pub(super) fn prune(tx: &Tx<'_>, keep: Duration) -> Result<u64> {
-    let before = tx.now.as_ms() - i64::try_from(keep.as_millis()).unwrap_or(i64::MAX / 2);
+    let before = tx.now.as_ms() - ms(keep);
     let old = tx.all(sql!("prune"), [before], |row| {
         let mut column = row::Columns::of(row);
         let (id, lane, kind) = (JobId(column.next()?), column.next::<String>()?, column.next::<String>()?);

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::clock::{boot_id, boottime_ms};
+use super::clock::{boot_id, boottime_ms, ms};
 use super::live::Live;
 use super::row;
 use super::sql;
@@ -19,7 +19,7 @@ const SHOWN_DEAD_MS: i64 = 60 * 60 * 1_000;
 pub(super) fn register(tx: &Tx<'_>, live: &Live, worker: &NewWorker) -> Result<WorkerId> {
     let slots = serde_json::to_string(&worker.slots).map_err(QueueError::unexpected)?;
     let kinds = serde_json::to_string(&worker.kinds).map_err(QueueError::unexpected)?;
-    let lease_until = boottime_ms() + i64::try_from(worker.lease.as_millis()).unwrap_or(i64::MAX / 2);
+    let lease_until = boottime_ms() + ms(worker.lease);
     tx.run(
         sql!("register"),
         params![worker.name, worker.host, worker.pid, slots, kinds, boot_id(), lease_until, tx.now.as_ms()],
@@ -37,8 +37,7 @@ fn adopt(tx: &Tx<'_>, worker: WorkerId, job: JobId, fence: Fence) -> Result<()> 
     let Some(before) = tx.first(sql!("finish_look"), [job.0, fence.0], super::finish::Standing::read)? else {
         return Ok(());
     };
-    let grace_ms = i64::try_from(DEADLINE_GRACE.as_millis()).unwrap_or(i64::MAX);
-    if tx.run(sql!("register_adopt"), [job.0, fence.0, worker.0, grace_ms])? == 1 {
+    if tx.run(sql!("register_adopt"), [job.0, fence.0, worker.0, ms(DEADLINE_GRACE)])? == 1 {
         tx.run(sql!("attempt_unlose"), [job.0, fence.0])?;
         tx.count(&before.lane, &before.kind, before.state, -1);
         tx.count(&before.lane, &before.kind, JobState::Running, 1);
