@@ -10,8 +10,8 @@ use telecine_queue::{
 
 use crate::child::{Process, Role};
 use crate::ground::{
-    Database, Ground, LEASE, check_invariants, done, eventually, failed, list_all, pull, pull_one, push_all,
-    push_one, register, register_for, settle, wait_until_none_is_live, work,
+    Database, Ground, LEASE, check_invariants, done, eventually, failed, pull, pull_one, push_all, push_one,
+    register, register_for, settle, wait_until_none_is_live, work,
 };
 
 const KEY: &str = "provider:one";
@@ -259,12 +259,13 @@ pub(super) async fn a_waiting_worker_goes_on_when_the_limit_lets_it(ground: Arc<
 pub(super) async fn a_limit_is_exact_over_processes_and_kills(ground: Arc<Ground>) {
     const MOST: u32 = 3;
     const JOBS: u64 = 200;
+    const PARKED: u64 = 100_000;
     let queue = ground.open().await;
     queue.limit(Limit::new(KEY).max_running(MOST)).await.expect("limit");
     let spans = ground.folder.path().join("spans").display().to_string();
     let short = |n| NewJob::new("span", json!({ "n": n, "log": spans, "ms": 5 })).limit_key(KEY).priority(90);
     push_all(&queue, (0..JOBS).map(short)).await;
-    push_all(&queue, (0..5_000).map(limited)).await;
+    push_all(&queue, (0..PARKED).map(limited)).await;
     let role =
         Role::Worker { url: ground.url.clone(), slots: 2, lease_ms: 60_000, log: spans.clone() + ".work" };
     // Long enough that only its death ends it.
@@ -279,22 +280,23 @@ pub(super) async fn a_limit_is_exact_over_processes_and_kills(ground: Arc<Ground
     })
     .await;
     victim.kill();
+    // What the victim held comes back when its lease has ended; the others go on meanwhile.
     let counts = eventually("the rest is done", || async {
-        let counts = queue.counts().await.expect("counts");
         let state = state_of(&queue).await;
         assert!(state.running + state.pending <= u64::from(MOST), "{state:?}");
-        (total(&counts, JobState::Completed) >= JOBS + 500).then_some(counts)
+        let counts = queue.counts().await.expect("counts");
+        let spans = counts.iter().filter(|count| count.kind == "span" && count.state == JobState::Completed);
+        let others = total(&counts, JobState::Completed).saturating_sub(JOBS);
+        (spans.map(|count| count.jobs).sum::<u64>() == JOBS && others >= 500).then_some(counts)
     })
     .await;
     workers.iter_mut().for_each(Process::drain);
 
-    assert!(total(&counts, JobState::Parked) > 3_000, "many are parked all the while");
+    assert!(total(&counts, JobState::Parked) > PARKED / 2, "many are parked all the while");
     let log = std::fs::read_to_string(&spans).expect("they wrote");
     let (most, ran) = most_at_once(&log);
     assert!(most <= MOST as usize, "{most} ran at once");
     assert_eq!(ran.len() as u64, JOBS, "each ran");
-    let ended = list_all(&queue, &JobFilter { kind: Some("span".into()), ..JobFilter::default() }).await;
-    assert!(ended.iter().all(|job| job.state == JobState::Completed));
     check_invariants(&queue).await;
 }
 
