@@ -53,6 +53,16 @@ impl Finish {
         (completes && self.claim.in_run && !self.spawn.is_empty()).then_some(&self.spawn)
     }
 
+    /// The result of a job that completes with nothing else hanging on it: no run, no limit.
+    pub(crate) fn plain_result(&self) -> Option<&Value> {
+        match &self.outcome {
+            Outcome::Complete { result } if !self.claim.in_run && self.claim.limit_key.is_none() => {
+                Some(result)
+            }
+            _ => None,
+        }
+    }
+
     pub(crate) fn verdict(&self) -> Verdict<'_> {
         let claim = &self.claim;
         let uncounted = claim.attempt.saturating_sub(1);

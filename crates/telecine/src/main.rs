@@ -19,6 +19,10 @@ use clap::Parser;
 use crate::cli::Cli;
 use crate::output::{Answer, Output};
 
+/// A worker that runs small jobs allocates on one thread and frees on another, which the C library's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(cli.global.json);

@@ -29,6 +29,10 @@ use ground::{Database, Ground};
 use limit::Limit;
 use postgres_server::PostgresServer;
 
+/// As in the `telecine` binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// More than one figure of 20,000 jobs says, fewer than one waits for.
 const ROUNDS: usize = 3;
 

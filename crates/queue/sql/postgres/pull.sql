@@ -1,22 +1,21 @@
--- pull.sql: claim ready jobs, best first, up to each lane's limit. Always at least one row: a row without id means that
--- nothing was ready, `alive` that the worker may claim at all.
--- The ids go through an array because the planner takes a LIMIT it does not know for a tenth of the table.
-WITH worker AS MATERIALIZED (
-    SELECT id FROM telecine.worker WHERE id = $1 AND dead_at IS NULL
-), able AS MATERIALIZED (
+-- pull.sql: claim ready jobs, up to each lane's limit; the best of each lane, in no order. No rows: nothing was ready, or
+-- the worker was declared dead.
+-- The ids go through an array because the planner takes a LIMIT it does not know for a tenth of the table. What is counted
+-- comes from `ready`, which is narrow: rows that pass through a CTE are copied whole.
+WITH able AS MATERIALIZED (
     SELECT ARRAY(
         SELECT kind
         FROM UNNEST($4::TEXT[]) AS wanted (kind)
         WHERE NOT EXISTS (SELECT 1 FROM telecine.pause WHERE pause.scope = 'kind' AND pause.name = wanted.kind)
     ) AS kinds
 ), ready AS MATERIALIZED (
-    SELECT best.id
-    FROM worker
+    SELECT best.id, best.lane, best.kind, best.run
+    FROM telecine.worker
     JOIN able ON able.kinds <> '{}'
     JOIN UNNEST($2::TEXT[], $3::BIGINT[]) AS wanted (lane, jobs)
         ON NOT EXISTS (SELECT 1 FROM telecine.pause WHERE pause.scope = 'lane' AND pause.name = wanted.lane)
     CROSS JOIN LATERAL (
-        SELECT job.id
+        SELECT job.id, job.lane, job.kind, job.run
         FROM telecine.job
         WHERE job.state = 'pending' AND job.lane = wanted.lane AND job.kind = ANY(able.kinds)
             AND job.scratch_bytes <= $5
@@ -24,25 +23,16 @@ WITH worker AS MATERIALIZED (
         LIMIT wanted.jobs
         FOR UPDATE SKIP LOCKED
     ) AS best
-), claimed AS (
-    UPDATE telecine.job
-    SET state = 'running', fence = fence + 1, attempt = attempt + 1, worker = $1, slot = NULL, claimed_at = now(),
-        -- The grace ($6) is the worker's: it stops the attempt itself at the timeout.
-        deadline_at = now() + (LEAST(timeout_ms, 3155760000000) + $6) * INTERVAL '1 millisecond',
-        progress = NULL
-    WHERE id = ANY(ARRAY(SELECT id FROM ready))
-    RETURNING job.*
-), moved AS MATERIALIZED (
-    SELECT lane, kind, COUNT(*) AS jobs FROM claimed GROUP BY lane, kind
+    WHERE worker.id = $1 AND worker.dead_at IS NULL
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT moved.lane, moved.kind, change.state, change.sign * moved.jobs
-    FROM moved
+    FROM (SELECT lane, kind, COUNT(*) AS jobs FROM ready GROUP BY lane, kind) AS moved
     CROSS JOIN (VALUES ('pending', -1), ('running', 1)) AS change (state, sign)
 ), queued AS MATERIALIZED (
     SELECT id
     FROM telecine.run
-    WHERE id = ANY(ARRAY(SELECT DISTINCT run FROM claimed WHERE run IS NOT NULL)) AND state = 'queued'
+    WHERE id = ANY(ARRAY(SELECT DISTINCT run FROM ready WHERE run IS NOT NULL)) AND state = 'queued'
     ORDER BY id
     FOR UPDATE
 ), started AS (
@@ -50,15 +40,14 @@ WITH worker AS MATERIALIZED (
     SET state = 'running', started_at = now()
     WHERE id = ANY(ARRAY(SELECT id FROM queued)) AND state = 'queued'
 )
-SELECT
-    EXISTS (SELECT 1 FROM worker) AS alive,
-    claimed.id, claimed.tenant, claimed.run, claimed.step, claimed.kind, claimed.lane, claimed.priority, claimed.state,
-    claimed.payload::TEXT AS payload, claimed.run_at, claimed.generation, claimed.attempt, claimed.max_attempts,
-    claimed.lost, claimed.max_lost, claimed.backoff_base_ms, claimed.backoff_factor, claimed.backoff_cap_ms,
-    claimed.timeout_ms, claimed.unique_key, claimed.limit_key, claimed.fence, claimed.worker, claimed.slot,
-    claimed.progress, claimed.checkpoint::TEXT AS checkpoint, claimed.error::TEXT AS error, claimed.created_at,
-    claimed.claimed_at, NULL::TEXT AS result, NULL::TIMESTAMPTZ AS finished_at, claimed.required,
-    claimed.needs_left
-FROM (VALUES (TRUE)) AS always
-LEFT JOIN claimed ON TRUE
-ORDER BY claimed.priority DESC, claimed.fair_at, claimed.id
+UPDATE telecine.job
+SET state = 'running', fence = fence + 1, attempt = attempt + 1, worker = $1, slot = NULL, claimed_at = now(),
+    -- The grace ($6) is the worker's: it stops the attempt itself at the timeout.
+    deadline_at = now() + (LEAST(timeout_ms, 3155760000000) + $6) * INTERVAL '1 millisecond',
+    progress = NULL
+WHERE id = ANY(ARRAY(SELECT id FROM ready))
+RETURNING
+    id, tenant, run, step, kind, lane, priority, state, payload::TEXT AS payload, run_at, generation, attempt, max_attempts,
+    lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, worker, slot,
+    progress, checkpoint::TEXT AS checkpoint, error::TEXT AS error, created_at, claimed_at, NULL::TEXT AS result,
+    NULL::TIMESTAMPTZ AS finished_at, required, needs_left, fair_at

@@ -1,5 +1,8 @@
 //! Workers and what they claim: `register`, `pull`, `drain`, `deregister`.
 
+use std::cmp::Reverse;
+
+use futures_util::TryStreamExt;
 use sqlx::PgConnection;
 
 use super::connect::{Database, ms, statement};
@@ -17,27 +20,35 @@ pub(super) async fn pull(database: &Database, pull: &Pull) -> Tried<Vec<Claimed>
     let (lanes, jobs): (Vec<&str>, Vec<i64>) =
         pull.lanes.iter().map(|(lane, slots)| (lane.as_str(), i64::from(*slots))).unzip();
     let mut connection = database.connection().await?;
-    let rows = statement(sql!("pull"))
+    let mut rows = statement(sql!("pull"))
         .bind(pull.worker.0)
         .bind(lanes)
         .bind(jobs)
         .bind(&pull.kinds)
         .bind(i64::try_from(pull.free_scratch_bytes).unwrap_or(i64::MAX))
         .bind(ms(DEADLINE_GRACE))
-        .fetch_all(&mut *connection)
-        .await?;
-    let mut claimed = Vec::with_capacity(rows.len());
-    for row in &rows {
-        if !value::<bool>(row, "alive")? {
-            return Err(QueueError::WorkerGone.into());
-        }
-        if value::<Option<i64>>(row, "id")?.is_none() {
-            continue;
-        }
-        let job = job(row)?;
-        claimed.push(Claimed { claim: Claim::of(&job), job });
+        .fetch(&mut *connection);
+    let mut claimed = Vec::new();
+    // Each as it arrives: the server is still busy with those behind it.
+    while let Some(row) = rows.try_next().await? {
+        let job = job(&row)?;
+        let place = (Reverse(job.priority), value::<i64>(&row, "fair_at")?, job.id);
+        claimed.push((place, Claimed { claim: Claim::of(&job), job }));
     }
-    Ok(claimed)
+    drop(rows);
+    if claimed.is_empty() {
+        check_alive(&mut connection, pull.worker).await?;
+    }
+    // Best first; the server gives them in the order of their ids.
+    claimed.sort_by_key(|(place, _)| *place);
+    Ok(claimed.into_iter().map(|(_, claimed)| claimed).collect())
+}
+
+async fn check_alive(connection: &mut PgConnection, worker: WorkerId) -> Tried<()> {
+    match statement(sql!("pull_lives")).bind(worker.0).fetch_optional(connection).await? {
+        Some(_) => Ok(()),
+        None => Err(QueueError::WorkerGone.into()),
+    }
 }
 
 pub(super) async fn register(database: &Database, worker: &NewWorker) -> Tried<WorkerId> {

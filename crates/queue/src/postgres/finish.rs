@@ -52,6 +52,45 @@ pub(super) struct Return {
 }
 
 pub(super) async fn finish(database: &Database, batch: &[Finish]) -> Tried<(Vec<Settled>, Ring)> {
+    let (plain, mut others): (Vec<&Finish>, Vec<&Finish>) =
+        batch.iter().partition(|finish| finish.plain_result().is_some());
+    let mut settled = complete(database, &plain).await?;
+    // A claim that was taken for lost has more to settle.
+    others.extend(plain.into_iter().filter(|finish| !settled.contains(&key(finish))));
+    let mut ring = Ring::default();
+    if !others.is_empty() {
+        let (judged, rung) = judge(database, &others).await?;
+        settled.extend(judged);
+        ring = rung;
+    }
+    let answers = batch.iter().map(|finish| match settled.contains(&key(finish)) {
+        true => Settled::Accepted,
+        false => Settled::Refused,
+    });
+    Ok((answers.collect(), ring))
+}
+
+/// The short way of most jobs; says which could take it.
+async fn complete(database: &Database, plain: &[&Finish]) -> Tried<Claims> {
+    if plain.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let mut plain = plain.to_vec();
+    // Everyone locks jobs in order of id.
+    plain.sort_by_key(|finish| finish.claim.job);
+    let results = plain.iter().map(|finish| finish.plain_result().map(ToString::to_string));
+    let rows = statement(sql!("finish_completed"))
+        .bind(plain.iter().map(|finish| finish.claim.job.0).collect::<Vec<_>>())
+        .bind(plain.iter().map(|finish| finish.claim.fence.0).collect::<Vec<_>>())
+        .bind(results.collect::<Vec<_>>())
+        .bind(plain.iter().map(|finish| finish.claim.slot.map(small)).collect::<Vec<_>>())
+        .fetch_all(&mut *database.connection().await?)
+        .await?;
+    rows.iter().map(claim_of).collect()
+}
+
+/// Settles any outcomes of any claims; says which were accepted.
+async fn judge(database: &Database, batch: &[&Finish]) -> Tried<(Claims, Ring)> {
     let (endings, returns) = sort_out(batch);
     let keys: Keys = batch.iter().filter_map(|finish| finish.claim.limit_key.clone()).collect();
     let in_runs = batch.iter().any(|finish| finish.claim.in_run);
@@ -59,16 +98,13 @@ pub(super) async fn finish(database: &Database, batch: &[Finish]) -> Tried<(Vec<
         true => settle_in_runs(database, batch, &endings, &returns, keys).await?,
         false => settle(database, &endings, &returns, &keys).await?,
     };
-    let unmatched: Vec<&Finish> = batch.iter().filter(|finish| !settled.contains(&key(finish))).collect();
+    let unmatched: Vec<&Finish> =
+        batch.iter().filter(|finish| !settled.contains(&key(finish))).copied().collect();
     if !unmatched.is_empty() {
         settled.extend(settled_before(database, &unmatched).await?);
     }
-    let answers = batch.iter().map(|finish| match settled.contains(&key(finish)) {
-        true => Settled::Accepted,
-        false => Settled::Refused,
-    });
     let told = endings.iter().any(|ending| ending.in_run);
-    Ok((answers.collect(), if told { ring.and(events::ring()) } else { ring }))
+    Ok((settled, if told { ring.and(events::ring()) } else { ring }))
 }
 
 fn key(finish: &Finish) -> (i64, i64) {
@@ -80,7 +116,7 @@ fn claim_of(row: &PgRow) -> Tried<(i64, i64)> {
     Ok((value(row, "id")?, value(row, "fence")?))
 }
 
-fn sort_out(batch: &[Finish]) -> (Vec<Ending>, Vec<Return>) {
+fn sort_out(batch: &[&Finish]) -> (Vec<Ending>, Vec<Return>) {
     let (mut endings, mut returns) = (Vec::new(), Vec::new());
     for finish in batch {
         let claim = &finish.claim;
@@ -138,13 +174,13 @@ async fn settle(
 /// Jobs of runs may spawn others, write records, and be waited for.
 async fn settle_in_runs(
     database: &Database,
-    batch: &[Finish],
+    batch: &[&Finish],
     endings: &[Ending],
     returns: &[Return],
     mut keys: Keys,
 ) -> Tried<(Claims, Ring)> {
     let mut tx = database.begin().await?;
-    let claims: Vec<(i64, i64)> = batch.iter().map(key).collect();
+    let claims: Vec<(i64, i64)> = batch.iter().map(|finish| key(finish)).collect();
     let held = graph::hold(&mut tx, &claims).await?;
     let mut ring = Ring::default();
     for finish in batch {

@@ -5,14 +5,14 @@ use std::collections::{BTreeSet, HashMap};
 use sqlx::PgConnection;
 
 use super::connect::statement;
-use super::failure::Tried;
+use super::failure::{Tried, unreadable};
 use super::finish::{ring_of, small};
 use super::limits::Keys;
 use super::read::{parsed, value};
 use super::sql;
 use crate::bell::Ring;
 use crate::error::QueueError;
-use crate::job::{JobId, NewJob};
+use crate::job::{JobId, JobState, NewJob};
 use crate::limit::tenant_step_us;
 use crate::push::Push;
 use crate::run::RunId;
@@ -127,7 +127,7 @@ impl Backlog {
 }
 
 /// Stores jobs, in the order given, and tells other processes if asked to. `None`: a live job has the same unique key.
-pub(super) async fn insert(
+async fn insert(
     connection: &mut PgConnection,
     rows: &[&JobRow<'_>],
     limited: &Keys,
@@ -162,6 +162,76 @@ pub(super) async fn insert(
         .fetch_all(connection)
         .await?;
     stored.iter().map(|row| Ok((value(row, "id")?, ring_of(parsed(row, "state")?)))).collect()
+}
+
+/// Stores jobs that collide with nothing; says their ids, in the order given, and whom to wake.
+pub(super) async fn insert_plain(
+    connection: &mut PgConnection,
+    rows: &[JobRow<'_>],
+    tell: Option<Ring>,
+) -> Tried<(Vec<JobId>, Ring)> {
+    if are_alike(rows) {
+        let ids = insert_alike(connection, rows, tell).await?;
+        return Ok((ids, ring_of(JobState::Pending)));
+    }
+    let (mut ids, mut ring) = (Vec::with_capacity(rows.len()), Ring::default());
+    for (id, rung) in insert(connection, &rows.iter().collect::<Vec<_>>(), &Keys::new(), tell).await? {
+        ids.push(JobId(id.ok_or_else(|| unreadable("push", "a job without a unique key was not stored"))?));
+        ring = ring.and(rung);
+    }
+    Ok((ids, ring))
+}
+
+/// Whether jobs differ only in what `push_alike.sql` takes for each.
+fn are_alike(rows: &[JobRow<'_>]) -> bool {
+    let Some(first) = rows.first() else { return false };
+    let traits = |row: &JobRow<'_>| {
+        let job = row.job;
+        let retries = (job.timeout_ms, job.max_attempts, job.max_lost, job.backoff);
+        (job.priority, retries, job.scratch_bytes, job.cost_ms, job.required)
+    };
+    rows.iter().all(|row| {
+        let job = row.job;
+        row.run.is_none()
+            && row.fair_from_us.is_none()
+            && job.step.is_none()
+            && job.run_at.is_none()
+            && job.needs_count() == 0
+            && job.unique_key.is_none()
+            && job.limit_key.is_none()
+            && (row.tenant, &job.kind, &job.lane) == (first.tenant, &first.job.kind, &first.job.lane)
+            && traits(row) == traits(first)
+    })
+}
+
+async fn insert_alike(
+    connection: &mut PgConnection,
+    rows: &[JobRow<'_>],
+    tell: Option<Ring>,
+) -> Tried<Vec<JobId>> {
+    let (row, job) = (&rows[0], rows[0].job);
+    let stored = statement(sql!("push_alike"))
+        .bind(rows.iter().map(|row| row.job.payload.to_string()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.fair_after_us).collect::<Vec<_>>())
+        .bind(row.tenant)
+        .bind(job.kind.as_str())
+        .bind(job.lane.as_str())
+        .bind(i32::from(job.priority))
+        .bind(job.timeout_ms.map(u64::cast_signed))
+        .bind(i32::from(job.max_attempts))
+        .bind(i32::from(job.max_lost))
+        .bind(i64::from(job.backoff.base_ms))
+        .bind(i64::from(job.backoff.factor))
+        .bind(i64::from(job.backoff.cap_ms))
+        .bind(job.scratch_bytes.cast_signed())
+        .bind(i64::from(job.cost_ms))
+        .bind(job.required)
+        .bind(tell.map(|ring| ring.to_byte().to_string()))
+        .fetch_all(connection)
+        .await?;
+    let mut ids = stored.iter().map(|row| value(row, "id").map(JobId)).collect::<Tried<Vec<_>>>()?;
+    ids.sort_unstable();
+    Ok(ids)
 }
 
 /// Stores jobs, or finds those that already hold their unique keys.

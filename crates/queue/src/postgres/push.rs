@@ -8,7 +8,7 @@ use super::connect::{Database, close, ms, statement};
 use super::events;
 use super::failure::{Failure, Tried, unreadable};
 use super::graph::note_needs;
-use super::insert::{Backlogs, JobRow, Stored, cost_us, insert, insert_unique, rows_of};
+use super::insert::{Backlogs, JobRow, Stored, cost_us, insert_plain, insert_unique, rows_of};
 use super::limits::{Keys, balance, limited};
 use super::read::value;
 use super::sql;
@@ -100,12 +100,7 @@ pub(super) async fn store_plain(
     let rows: Vec<JobRow<'_>> = pushes.iter().flat_map(|push| rows_of(push, None, &mut backlogs)).collect();
     let later = pushes.iter().flat_map(|push| &push.jobs).any(|job| job.run_at.is_some());
     let tell = tell.then_some(Ring { ready: true, scheduled: later, ..Ring::default() });
-    let mut ring = Ring::default();
-    let mut ids = Vec::with_capacity(rows.len());
-    for (id, rung) in insert(connection, &rows.iter().collect::<Vec<_>>(), &Keys::new(), tell).await? {
-        ids.push(JobId(id.ok_or_else(|| unreadable("push", "a job without a unique key was not stored"))?));
-        ring = ring.and(rung);
-    }
+    let (ids, ring) = insert_plain(connection, &rows, tell).await?;
     let mut ids = ids.into_iter();
     let pushed = pushes
         .iter()

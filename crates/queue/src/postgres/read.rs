@@ -5,16 +5,16 @@ use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
 use sqlx::postgres::PgRow;
-use sqlx::{ColumnIndex, Decode, PgConnection, Postgres, Row, Type};
+use sqlx::{Column, ColumnIndex, Decode, PgConnection, Postgres, Row, Type};
 use time::OffsetDateTime;
 
 use super::connect::{Database, statement};
-use super::failure::{Tried, unreadable};
+use super::failure::{Failure, Tried, unreadable};
 use super::sql;
 use crate::backoff::Backoff;
 use crate::claim::Attempt;
 use crate::graph::Record;
-use crate::job::{Fence, Job, JobId, JobState};
+use crate::job::{Fence, Job, JobId};
 use crate::queue::{Count, JobFilter, Listed, Page};
 use crate::run::{Run, RunId};
 use crate::timestamp::Timestamp;
@@ -169,43 +169,106 @@ fn worker(row: &PgRow) -> Tried<Worker> {
     })
 }
 
-/// A job out of a row with the columns of `get.sql`.
+/// A job out of a row that begins with the columns of `get.sql`.
 pub(super) fn job(row: &PgRow) -> Tried<Job> {
+    let mut column = Columns { row, at: 0 };
     Ok(Job {
-        id: JobId(value(row, "id")?),
-        tenant: value(row, "tenant")?,
-        run: optional_parsed(row, "run")?,
-        step: value(row, "step")?,
-        kind: value(row, "kind")?,
-        lane: value(row, "lane")?,
-        priority: narrow("priority", value::<i32>(row, "priority")?)?,
-        state: parsed::<JobState>(row, "state")?,
-        payload: json(row, "payload")?,
-        run_at: optional_instant(row, "run_at")?,
-        generation: number(row, "generation")?,
-        attempt: number(row, "attempt")?,
-        max_attempts: number(row, "max_attempts")?,
-        lost: number(row, "lost")?,
-        max_lost: number(row, "max_lost")?,
-        backoff: backoff(row)?,
-        timeout_ms: value::<Option<i64>>(row, "timeout_ms")?
-            .map(|ms| narrow("timeout_ms", ms))
-            .transpose()?,
-        unique_key: value(row, "unique_key")?,
-        limit_key: value(row, "limit_key")?,
-        fence: Fence(value(row, "fence")?),
-        worker: value::<Option<i64>>(row, "worker")?.map(WorkerId),
-        slot: optional_number(row, "slot")?,
-        progress: value(row, "progress")?,
-        checkpoint: optional_json(row, "checkpoint")?,
-        result: optional_json(row, "result")?,
-        error: optional_json(row, "error")?,
-        created_at: instant(row, "created_at")?,
-        claimed_at: optional_instant(row, "claimed_at")?,
-        finished_at: optional_instant(row, "finished_at")?,
-        required: value(row, "required")?,
-        needs_left: number(row, "needs_left")?,
+        id: JobId(column.next()?),
+        tenant: column.next()?,
+        run: column.maybe_parsed()?,
+        step: column.next()?,
+        kind: column.next()?,
+        lane: column.next()?,
+        priority: column.narrow::<i32, _>()?,
+        state: column.parsed()?,
+        payload: column.json()?,
+        run_at: column.maybe_instant()?,
+        generation: column.narrow::<i32, _>()?,
+        attempt: column.narrow::<i32, _>()?,
+        max_attempts: column.narrow::<i32, _>()?,
+        lost: column.narrow::<i32, _>()?,
+        max_lost: column.narrow::<i32, _>()?,
+        backoff: Backoff {
+            base_ms: column.narrow::<i64, _>()?,
+            factor: column.narrow::<i64, _>()?,
+            cap_ms: column.narrow::<i64, _>()?,
+        },
+        timeout_ms: column.maybe_narrow::<i64, _>()?,
+        unique_key: column.next()?,
+        limit_key: column.next()?,
+        fence: Fence(column.next()?),
+        worker: column.next::<Option<i64>>()?.map(WorkerId),
+        slot: column.maybe_narrow::<i32, _>()?,
+        progress: column.next()?,
+        checkpoint: column.maybe_json()?,
+        error: column.maybe_json()?,
+        created_at: column.next::<OffsetDateTime>()?.into(),
+        claimed_at: column.maybe_instant()?,
+        result: column.maybe_json()?,
+        finished_at: column.maybe_instant()?,
+        required: column.next()?,
+        needs_left: column.narrow::<i32, _>()?,
     })
+}
+
+/// Reads the columns of a row from left to right: of many rows, looking each up by its name costs as much as decoding it.
+struct Columns<'r> {
+    row: &'r PgRow,
+    at: usize,
+}
+
+impl<'r> Columns<'r> {
+    fn next<T: Decode<'r, Postgres> + Type<Postgres>>(&mut self) -> Tried<T> {
+        self.at += 1;
+        Ok(self.row.try_get(self.at - 1)?)
+    }
+
+    fn narrow<W, N>(&mut self) -> Tried<N>
+    where
+        W: Decode<'r, Postgres> + Type<Postgres>,
+        N: TryFrom<W, Error: std::fmt::Display>,
+    {
+        let wide = self.next::<W>()?;
+        N::try_from(wide).map_err(|why| self.unreadable(why))
+    }
+
+    fn maybe_narrow<W, N>(&mut self) -> Tried<Option<N>>
+    where
+        W: Decode<'r, Postgres> + Type<Postgres>,
+        Option<W>: Decode<'r, Postgres> + Type<Postgres>,
+        N: TryFrom<W, Error: std::fmt::Display>,
+    {
+        let wide = self.next::<Option<W>>()?;
+        wide.map(|wide| N::try_from(wide).map_err(|why| self.unreadable(why))).transpose()
+    }
+
+    fn parsed<T: FromStr<Err = String>>(&mut self) -> Tried<T> {
+        self.next::<&str>()?.parse().map_err(|why| self.unreadable(why))
+    }
+
+    fn maybe_parsed<T: FromStr<Err = String>>(&mut self) -> Tried<Option<T>> {
+        let text: Option<&str> = self.next()?;
+        text.map(|text| text.parse().map_err(|why| self.unreadable(why))).transpose()
+    }
+
+    fn json<T: DeserializeOwned>(&mut self) -> Tried<T> {
+        serde_json::from_str(self.next()?).map_err(|why| self.unreadable(why))
+    }
+
+    fn maybe_json<T: DeserializeOwned>(&mut self) -> Tried<Option<T>> {
+        let text: Option<&str> = self.next()?;
+        text.map(|text| serde_json::from_str(text).map_err(|why| self.unreadable(why))).transpose()
+    }
+
+    fn maybe_instant(&mut self) -> Tried<Option<Timestamp>> {
+        Ok(self.next::<Option<OffsetDateTime>>()?.map(Timestamp::from))
+    }
+
+    /// The column that was read last.
+    fn unreadable(&self, why: impl std::fmt::Display) -> Failure {
+        let name = self.row.columns().get(self.at - 1).map_or("a column", Column::name);
+        unreadable(name, why)
+    }
 }
 
 pub(super) fn backoff(row: &PgRow) -> Tried<Backoff> {
@@ -238,12 +301,6 @@ pub(super) fn parsed<T: FromStr<Err = String>>(row: &PgRow, column: &str) -> Tri
 
 pub(super) fn optional_number(row: &PgRow, column: &str) -> Tried<Option<u32>> {
     value::<Option<i32>>(row, column)?.map(|number| narrow(column, number)).transpose()
-}
-
-fn optional_parsed<T: FromStr<Err = String>>(row: &PgRow, column: &str) -> Tried<Option<T>> {
-    value::<Option<&str>>(row, column)?
-        .map(|text| text.parse().map_err(|why| unreadable(column, why)))
-        .transpose()
 }
 
 fn narrow<W, N: TryFrom<W>>(what: &str, wide: W) -> Tried<N>
