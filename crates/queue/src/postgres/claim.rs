@@ -1,11 +1,10 @@
 //! Workers and what they claim: `register`, `pull`, `drain`, `deregister`.
 
-use sqlx::PgConnection;
-
-use super::connect::{Database, ms, statement};
+use super::connect::{Database, ms};
 use super::failure::Tried;
 use super::limits::{balance, keys_of};
 use super::read::{job, value};
+use super::session::{Session, statement};
 use super::sql;
 use crate::bell::Ring;
 use crate::claim::Claim;
@@ -24,8 +23,9 @@ pub(super) async fn pull(database: &Database, pull: &Pull) -> Tried<Vec<Claimed>
         .bind(&pull.kinds)
         .bind(i64::try_from(pull.free_scratch_bytes).unwrap_or(i64::MAX))
         .bind(ms(DEADLINE_GRACE))
-        .fetch_all(&mut *connection)
+        .fetch_all(&mut connection)
         .await?;
+    connection.commit().await?;
     let mut claimed = Vec::with_capacity(rows.len());
     for row in &rows {
         if !value::<bool>(row, "alive")? {
@@ -49,7 +49,7 @@ pub(super) async fn register(database: &Database, worker: &NewWorker) -> Tried<W
         .bind(serde_json::to_string(&worker.slots).expect("a map of numbers is plain data"))
         .bind(serde_json::to_string(&worker.kinds).expect("a list of names is plain data"))
         .bind(ms(worker.lease))
-        .fetch_one(&mut *tx)
+        .fetch_one(&mut tx)
         .await?;
     let id = WorkerId(value(&row, "id")?);
     if !worker.holding.is_empty() {
@@ -62,7 +62,7 @@ pub(super) async fn register(database: &Database, worker: &NewWorker) -> Tried<W
     Ok(id)
 }
 
-async fn adopt(connection: &mut PgConnection, worker: WorkerId, holding: &[(JobId, Fence)]) -> Tried<()> {
+async fn adopt(connection: &mut Session<'_>, worker: WorkerId, holding: &[(JobId, Fence)]) -> Tried<()> {
     let (jobs, fences): (Vec<i64>, Vec<i64>) = holding.iter().map(|(job, fence)| (job.0, fence.0)).unzip();
     statement(sql!("register_adopt"))
         .bind(worker.0)
@@ -76,12 +76,13 @@ async fn adopt(connection: &mut PgConnection, worker: WorkerId, holding: &[(JobI
 
 pub(super) async fn deregister(database: &Database, id: WorkerId) -> Tried<()> {
     let mut connection = database.connection().await?;
-    statement(sql!("deregister")).bind(id.0).execute(&mut *connection).await?;
-    Ok(())
+    statement(sql!("deregister")).bind(id.0).execute(&mut connection).await?;
+    connection.commit().await
 }
 
 pub(super) async fn drain(database: &Database, id: WorkerId) -> Tried<(bool, Ring)> {
     let mut connection = database.connection().await?;
-    let known = statement(sql!("drain")).bind(id.0).fetch_optional(&mut *connection).await?.is_some();
+    let known = statement(sql!("drain")).bind(id.0).fetch_optional(&mut connection).await?.is_some();
+    connection.commit().await?;
     Ok((known, Ring { revoked: known, ..Ring::default() }))
 }

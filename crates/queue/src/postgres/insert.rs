@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sqlx::PgConnection;
-
-use super::connect::statement;
 use super::failure::Tried;
 use super::finish::{ring_of, small};
 use super::limits::Keys;
 use super::read::{parsed, value};
+use super::session::{Session, statement};
 use super::sql;
 use crate::bell::Ring;
 use crate::error::QueueError;
@@ -100,7 +98,7 @@ struct Backlog {
 
 impl Backlogs {
     /// Two pushes of one tenant at the same moment may find the same end: the line is fair, not exact.
-    pub(super) async fn of(connection: &mut PgConnection, pushes: &[Push]) -> Tried<Self> {
+    pub(super) async fn of(connection: &mut Session<'_>, pushes: &[Push]) -> Tried<Self> {
         let tenants: BTreeSet<&str> =
             pushes.iter().map(|push| push.tenant.as_str()).filter(|tenant| !tenant.is_empty()).collect();
         if tenants.is_empty() {
@@ -128,7 +126,7 @@ impl Backlog {
 
 /// Stores jobs, in the order given, and tells other processes if asked to. `None`: a live job has the same unique key.
 pub(super) async fn insert(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     rows: &[&JobRow<'_>],
     limited: &Keys,
     tell: Option<Ring>,
@@ -170,7 +168,7 @@ pub(super) async fn insert(
 /// sees what they did, the look for a job that completed. In the other order one could complete in between,
 /// unseen.
 pub(super) async fn insert_unique(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     rows: &[JobRow<'_>],
     limited: &Keys,
 ) -> Tried<(Vec<Stored>, Ring)> {
@@ -201,7 +199,7 @@ pub(super) async fn insert_unique(
 /// The jobs that hold the unique keys of a batch instead of its own, by place in the batch. Takes its own
 /// ones back.
 async fn twins(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     batch: &[&JobRow<'_>],
     own: &[Option<i64>],
 ) -> Tried<HashMap<usize, i64>> {

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let server = PostgresServer::start();
     let mut trials = Vec::new();
-    for database in [Database::Sqlite, Database::Postgres] {
+    for database in Database::ALL {
         for (name, promise) in promises::all() {
             let server = server.clone();
             trials.push(Trial::test(format!("{}::{name}", database.name()), move || {

@@ -228,11 +228,10 @@ fn a_newer_schema_is_refused(ground: Ground) {
             let other = rusqlite::Connection::open(file(&ground)).expect("open");
             other.execute_batch("INSERT INTO schema_version VALUES (99, 'future', 'x')").expect("write");
         }
-        Database::Postgres => {
-            let name = ground.url.rsplit('/').next().expect("a name");
+        Database::Postgres | Database::Bouncer => {
             let sql = "INSERT INTO telecine.schema_version (version, name, checksum, applied_at) \
                        VALUES (99, 'future', 'x', now())";
-            assert!(ground.server.psql(name, sql).status.success());
+            ground.psql(sql);
         }
     }
 
@@ -279,9 +278,7 @@ fn a_server_without_fsync_is_refused() {
 }
 
 fn a_read_only_server_is_refused(ground: &Ground) {
-    let name = ground.url.rsplit('/').next().expect("a name");
-    let sql = format!("ALTER DATABASE {name} SET default_transaction_read_only = on");
-    assert!(ground.server.psql(name, &sql).status.success());
+    ground.psql("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$");
 
     let error = refusal(&ground.url, &impatient());
 
