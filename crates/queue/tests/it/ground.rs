@@ -288,7 +288,7 @@ impl Ground {
     }
 
     /// The name of the Postgres database.
-    fn database_name(&self) -> &str {
+    pub(crate) fn database_name(&self) -> &str {
         let name = self.url.rsplit('/').next().and_then(|rest| rest.split('?').next());
         name.expect("a database name")
     }

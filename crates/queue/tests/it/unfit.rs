@@ -13,7 +13,7 @@ use crate::postgres_server::{PostgresServer, free_port};
 
 pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
     type Test = fn(Ground);
-    let tests: [(&str, Database, Test); 13] = [
+    let tests: [(&str, Database, Test); 15] = [
         ("an_unknown_scheme_is_refused", Database::Sqlite, |_| an_unknown_scheme_is_refused()),
         ("a_missing_folder_is_named", Database::Sqlite, a_missing_folder_is_named),
         (
@@ -27,6 +27,7 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
         ("a_full_disk_refuses_and_goes_on", Database::Sqlite, a_full_disk_refuses_and_goes_on),
         ("a_newer_schema_is_refused", Database::Sqlite, a_newer_schema_is_refused),
         ("a_newer_schema_is_refused", Database::Postgres, a_newer_schema_is_refused),
+        ("a_newer_schema_is_refused", Database::Bouncer, a_newer_schema_is_refused),
         (
             "a_schema_that_is_behind_is_refused_if_asked",
             Database::Sqlite,
@@ -35,6 +36,11 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
         (
             "a_schema_that_is_behind_is_refused_if_asked",
             Database::Postgres,
+            a_schema_that_is_behind_is_refused_if_asked,
+        ),
+        (
+            "a_schema_that_is_behind_is_refused_if_asked",
+            Database::Bouncer,
             a_schema_that_is_behind_is_refused_if_asked,
         ),
         ("a_server_that_is_not_there_is_named", Database::Postgres, |_| {
@@ -278,7 +284,8 @@ fn a_server_without_fsync_is_refused() {
 }
 
 fn a_read_only_server_is_refused(ground: &Ground) {
-    ground.psql("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$");
+    let name = ground.database_name();
+    ground.psql(&format!("ALTER DATABASE {name} SET default_transaction_read_only = on"));
 
     let error = refusal(&ground.url, &impatient());
 
