@@ -65,6 +65,10 @@ impl Bell {
         self.wakes.subscribe()
     }
 
+    pub(crate) fn is_heard(&self) -> bool {
+        self.wakes.receiver_count() > 0
+    }
+
     pub(crate) fn ring(&self, ring: Ring) {
         if ring.is_silent() {
             return;

@@ -22,6 +22,7 @@ mod policy;
 mod push;
 mod read;
 mod schedules;
+mod session;
 mod sweep;
 
 use std::sync::Arc;
@@ -47,6 +48,7 @@ use crate::worker::{Claimed, NewWorker, Pull, Worker, WorkerId};
 use connect::Database;
 use group::PushGroup;
 use notify::Notifier;
+use session::Session;
 
 /// The SQL of a verb, or of a part of one, by the name of its file.
 macro_rules! sql {
@@ -82,9 +84,11 @@ impl PostgresQueue {
     /// Stores all of the pushes or none, inside the caller's own transaction: they exist when it commits,
     /// which is also when waiting workers are woken.
     ///
-    /// Refused outside of a transaction. A conflict with another transaction is the caller's to repeat.
+    /// Refused outside of a transaction. A conflict with another transaction is the caller's to repeat. If the
+    /// connection goes through PgBouncer, the queue's own URL must say so (`?pgbouncer=true`).
     pub async fn push_in(&self, connection: &mut PgConnection, pushes: Vec<Push>) -> Result<Vec<Pushed>> {
-        Ok(push::push_in(connection, &pushes).await?)
+        let mut session = Session::lent(connection, self.database.server().is_pooled());
+        Ok(push::push_in(&mut session, &pushes).await?)
     }
 }
 

@@ -1,4 +1,5 @@
--- connect_session.sql: what every session of ours is like. Always one row.
+-- connect_session.sql: what every session of ours is like, or, behind a pooler, every transaction ($2: whether the
+-- settings end with it). Always one row.
 -- A commit that was answered survives a crash, whatever the server's default; stronger settings (remote_apply) stay.
 -- Nobody waits for another's lock for longer than the handle's patience ($1, in milliseconds).
 -- The plans of a queue must not depend on how full it was when it was last analyzed: a plan that was cached while the
@@ -11,9 +12,9 @@ SELECT
             WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
             ELSE current_setting('synchronous_commit')
         END,
-        FALSE
+        $2
     ),
-    set_config('lock_timeout', $1, FALSE),
-    set_config('enable_seqscan', 'off', FALSE),
-    set_config('enable_bitmapscan', 'off', FALSE),
-    set_config('jit', 'off', FALSE)
+    set_config('lock_timeout', $1, $2),
+    set_config('enable_seqscan', 'off', $2),
+    set_config('enable_bitmapscan', 'off', $2),
+    set_config('jit', 'off', $2)

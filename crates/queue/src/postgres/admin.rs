@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
-use super::connect::{Database, close, statement};
+use super::connect::Database;
 use super::failure::{Failure, Tried};
 use super::finish::{Ending, end};
 use super::limits::{Keys, balance};
 use super::read::{matching, number, parsed, value};
+use super::session::{Session, close, statement};
 use super::{graph, sql};
 use crate::bell::Ring;
 use crate::claim::AttemptOutcome;
@@ -28,14 +28,14 @@ pub(super) async fn cancel(database: &Database, id: JobId) -> Tried<Ring> {
     close(tx, outcome).await
 }
 
-async fn cancel_and_balance(connection: &mut PgConnection, id: JobId) -> Tried<Ring> {
+async fn cancel_and_balance(connection: &mut Session<'_>, id: JobId) -> Tried<Ring> {
     let mut keys = Keys::new();
     let ring = cancel_in(connection, id, &mut keys).await?;
     Ok(ring.and(balance(connection, &keys).await?))
 }
 
 /// The caller balances the limits that this notes in `keys`.
-pub(super) async fn cancel_in(connection: &mut PgConnection, id: JobId, keys: &mut Keys) -> Tried<Ring> {
+pub(super) async fn cancel_in(connection: &mut Session<'_>, id: JobId, keys: &mut Keys) -> Tried<Ring> {
     let Some(live) = live(connection, id).await? else {
         return Err(ended_or_absent(connection, id, "it has already ended").await?);
     };
@@ -76,14 +76,14 @@ pub(super) async fn retry(database: &Database, id: JobId) -> Tried<Ring> {
     close(tx, outcome).await
 }
 
-async fn retry_and_balance(connection: &mut PgConnection, id: JobId) -> Tried<Ring> {
+async fn retry_and_balance(connection: &mut Session<'_>, id: JobId) -> Tried<Ring> {
     let mut keys = Keys::new();
     let ring = retry_in(connection, id, &mut keys).await?;
     Ok(ring.and(balance(connection, &keys).await?))
 }
 
 /// Starts a job over, with all that needs it. The caller balances the limits that this notes in `keys`.
-pub(super) async fn retry_in(connection: &mut PgConnection, id: JobId, keys: &mut Keys) -> Tried<Ring> {
+pub(super) async fn retry_in(connection: &mut Session<'_>, id: JobId, keys: &mut Keys) -> Tried<Ring> {
     let Some(ended) = ended(connection, id).await? else {
         return Err(match live(connection, id).await? {
             Some(live) => wrong_state(id, parsed(&live, "state")?, "it has not ended yet; cancel it first"),
@@ -116,7 +116,7 @@ pub(super) async fn retry_in(connection: &mut PgConnection, id: JobId, keys: &mu
 
 /// Takes a job from history back into the queue as a new generation. Not so if a live job has its unique key.
 async fn reopen(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     id: JobId,
     ended: &PgRow,
     state: JobState,
@@ -151,7 +151,7 @@ pub(super) async fn retry_run(database: &Database, run: &RunId, steps: &[String]
     close(tx, outcome).await
 }
 
-async fn restart_run(connection: &mut PgConnection, run: &RunId, steps: &[String]) -> Tried<(u64, Ring)> {
+async fn restart_run(connection: &mut Session<'_>, run: &RunId, steps: &[String]) -> Tried<(u64, Ring)> {
     if statement(sql!("run_hold")).bind(run.as_str()).fetch_optional(&mut *connection).await?.is_none() {
         return Err(QueueError::NoSuchRun(run.clone()).into());
     }
@@ -176,7 +176,7 @@ pub(super) async fn delete(database: &Database, id: JobId) -> Tried<Ring> {
     close(tx, outcome).await
 }
 
-async fn forget(connection: &mut PgConnection, id: JobId) -> Tried<Ring> {
+async fn forget(connection: &mut Session<'_>, id: JobId) -> Tried<Ring> {
     let mut keys = Keys::new();
     if let Some(live) = live(connection, id).await? {
         if parsed::<JobState>(&live, "state")? == JobState::Running {
@@ -241,7 +241,7 @@ async fn clear_batch(database: &Database, filter: &JobFilter, history: bool, aft
 }
 
 /// Forgets live jobs; the runs they belonged to go on without them.
-async fn forget_live(connection: &mut PgConnection, ids: Vec<i64>, keys: &mut Keys) -> Tried<u64> {
+async fn forget_live(connection: &mut Session<'_>, ids: Vec<i64>, keys: &mut Keys) -> Tried<u64> {
     let rows = statement(sql!("delete_live")).bind(ids).fetch_all(&mut *connection).await?;
     let mut runs: BTreeMap<&str, i64> = BTreeMap::new();
     for row in &rows {
@@ -257,19 +257,19 @@ async fn forget_live(connection: &mut PgConnection, ids: Vec<i64>, keys: &mut Ke
     Ok(rows.len() as u64)
 }
 
-async fn forget_ended(connection: &mut PgConnection, ids: Vec<i64>) -> Tried<u64> {
+async fn forget_ended(connection: &mut Session<'_>, ids: Vec<i64>) -> Tried<u64> {
     Ok(statement(sql!("delete_ended")).bind(ids).fetch_all(connection).await?.len() as u64)
 }
 
-async fn live(connection: &mut PgConnection, id: JobId) -> Tried<Option<PgRow>> {
+async fn live(connection: &mut Session<'_>, id: JobId) -> Tried<Option<PgRow>> {
     Ok(statement(sql!("live")).bind(id.0).fetch_optional(connection).await?)
 }
 
-async fn ended(connection: &mut PgConnection, id: JobId) -> Tried<Option<PgRow>> {
+async fn ended(connection: &mut Session<'_>, id: JobId) -> Tried<Option<PgRow>> {
     Ok(statement(sql!("ended")).bind(id.0).fetch_optional(connection).await?)
 }
 
-async fn ended_or_absent(connection: &mut PgConnection, id: JobId, hint: &str) -> Tried<Failure> {
+async fn ended_or_absent(connection: &mut Session<'_>, id: JobId, hint: &str) -> Tried<Failure> {
     Ok(match ended(connection, id).await? {
         Some(row) => wrong_state(id, parsed(&row, "state")?, hint),
         None => QueueError::NotFound(id).into(),

@@ -4,11 +4,12 @@ use std::io;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 
-use super::connect::{Database, ms, statement};
+use super::connect::{Database, Server, ms};
 use super::failure::{Failure, Tried};
 use super::read::value;
+use super::session::{Session, close, statement};
 use super::{graph, sql};
 use crate::error::{QueueError, Result};
 use crate::job::JobId;
@@ -24,8 +25,21 @@ pub(super) struct PostgresPulse {
 impl PostgresPulse {
     /// On the calling thread's runtime, to which the connection then belongs.
     pub(super) async fn open(database: &Database) -> Result<Self> {
-        let connection = database.own_connection().await?;
+        let connection = database.server().connect().await?;
         Ok(Self { database: database.clone(), connection: Some(connection) })
+    }
+
+    /// A network that swallows everything would let a beat wait for a quarter of an hour.
+    async fn send_within(
+        &self,
+        connection: &mut PgConnection,
+        beat: &Beat,
+        within: Duration,
+    ) -> Tried<BeatReply> {
+        match tokio::time::timeout(within, send(self.database.server(), connection, beat)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()).into()),
+        }
     }
 }
 
@@ -36,15 +50,15 @@ impl Pulse for PostgresPulse {
         // connection.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.database.own_connection().await?,
+            None => self.database.server().connect().await?,
         };
         let within = beat.lease.min(self.database.patience());
-        let answer = match send_within(&mut connection, beat, within).await {
+        let answer = match self.send_within(&mut connection, beat, within).await {
             Err(failure) if failure.is_lost_connection() => {
-                connection = self.database.own_connection().await?;
-                send_within(&mut connection, beat, within).await
+                connection = self.database.server().connect().await?;
+                self.send_within(&mut connection, beat, within).await
             }
-            Err(failure) if failure.is_conflict() => send_within(&mut connection, beat, within).await,
+            Err(failure) if failure.is_conflict() => self.send_within(&mut connection, beat, within).await,
             answer => answer,
         };
         let usable = match &answer {
@@ -58,15 +72,19 @@ impl Pulse for PostgresPulse {
     }
 }
 
-/// A network that swallows everything would let a beat wait for a quarter of an hour.
-async fn send_within(connection: &mut PgConnection, beat: &Beat, within: Duration) -> Tried<BeatReply> {
-    match tokio::time::timeout(within, send(connection, beat)).await {
-        Ok(answer) => answer,
-        Err(_) => Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()).into()),
+async fn send(server: &Server, connection: &mut PgConnection, beat: &Beat) -> Tried<BeatReply> {
+    let mut session = server.session_on(connection).await?;
+    let renewed = renew(&mut session, beat).await;
+    let reply = close(session, renewed).await?;
+    for claim in beat.claims.iter().filter(|claim| !claim.records.is_empty()) {
+        let mut tx = server.begin_on(connection).await?;
+        let recorded = record(&mut tx, claim).await;
+        close(tx, recorded).await?;
     }
+    Ok(reply)
 }
 
-async fn send(connection: &mut PgConnection, beat: &Beat) -> Tried<BeatReply> {
+async fn renew(session: &mut Session<'_>, beat: &Beat) -> Tried<BeatReply> {
     let claims = &beat.claims;
     let row = statement(sql!("beat"))
         .bind(beat.worker.0)
@@ -84,36 +102,35 @@ async fn send(connection: &mut PgConnection, beat: &Beat) -> Tried<BeatReply> {
         .bind(
             claims.iter().map(|claim| claim.checkpoint.as_ref().map(ToString::to_string)).collect::<Vec<_>>(),
         )
-        .fetch_optional(&mut *connection)
+        .fetch_optional(&mut *session)
         .await?;
     let Some(row) = row else { return Err(QueueError::WorkerGone.into()) };
     let stranded = statement(sql!("beat_stranded"))
         .bind(beat.worker.0)
         .bind(ms(beat.lease))
         .bind(claims.iter().map(|claim| claim.job.0).collect::<Vec<_>>())
-        .fetch_all(&mut *connection)
+        .fetch_all(session)
         .await?
         .len();
     if stranded > 0 {
         tracing::warn!(jobs = stranded, "gave back jobs that were claimed but never arrived");
-    }
-    for claim in claims.iter().filter(|claim| !claim.records.is_empty()) {
-        record(connection, claim).await?;
     }
     let refused: Vec<i64> = value(&row, "refused")?;
     Ok(BeatReply { refused: refused.into_iter().map(JobId).collect(), drain: value(&row, "drain_asked")? })
 }
 
 /// Writes a claim's records while the job is held still: nobody can take it away in between.
-async fn record(connection: &mut PgConnection, claim: &ClaimBeat) -> Tried<()> {
-    let mut tx = connection.begin().await?;
-    let held =
-        statement(sql!("beat_run")).bind(claim.job.0).bind(claim.fence.0).fetch_optional(&mut *tx).await?;
+async fn record(session: &mut Session<'_>, claim: &ClaimBeat) -> Tried<()> {
+    let held = statement(sql!("beat_run"))
+        .bind(claim.job.0)
+        .bind(claim.fence.0)
+        .fetch_optional(&mut *session)
+        .await?;
     if let Some(row) = held {
         let run: String = value(&row, "run")?;
         for record in &claim.records {
-            graph::write_record(&mut tx, &run, record, None).await?;
+            graph::write_record(session, &run, record, None).await?;
         }
     }
-    Ok(tx.commit().await?)
+    Ok(())
 }

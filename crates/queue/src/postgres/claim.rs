@@ -2,13 +2,11 @@
 
 use std::cmp::Reverse;
 
-use futures_util::TryStreamExt;
-use sqlx::PgConnection;
-
-use super::connect::{Database, ms, statement};
+use super::connect::{Database, ms};
 use super::failure::Tried;
 use super::limits::{balance, keys_of};
 use super::read::{job, value};
+use super::session::{Session, statement};
 use super::sql;
 use crate::bell::Ring;
 use crate::claim::Claim;
@@ -20,31 +18,31 @@ pub(super) async fn pull(database: &Database, pull: &Pull) -> Tried<Vec<Claimed>
     let (lanes, jobs): (Vec<&str>, Vec<i64>) =
         pull.lanes.iter().map(|(lane, slots)| (lane.as_str(), i64::from(*slots))).unzip();
     let mut connection = database.connection().await?;
-    let mut rows = statement(sql!("pull"))
+    let mut claimed = Vec::new();
+    statement(sql!("pull"))
         .bind(pull.worker.0)
         .bind(lanes)
         .bind(jobs)
         .bind(&pull.kinds)
         .bind(i64::try_from(pull.free_scratch_bytes).unwrap_or(i64::MAX))
         .bind(ms(DEADLINE_GRACE))
-        .fetch(&mut *connection);
-    let mut claimed = Vec::new();
-    // Each as it arrives: the server is still busy with those behind it.
-    while let Some(row) = rows.try_next().await? {
-        let job = job(&row)?;
-        let place = (Reverse(job.priority), value::<i64>(&row, "fair_at")?, job.id);
-        claimed.push((place, Claimed { claim: Claim::of(&job), job }));
-    }
-    drop(rows);
+        .fetch_each(&mut connection, |row| {
+            let job = job(row)?;
+            let place = (Reverse(job.priority), value::<i64>(row, "fair_at")?, job.id);
+            claimed.push((place, Claimed { claim: Claim::of(&job), job }));
+            Ok(())
+        })
+        .await?;
     if claimed.is_empty() {
         check_alive(&mut connection, pull.worker).await?;
     }
+    connection.commit().await?;
     // Best first; the server gives them in the order of their ids.
     claimed.sort_by_key(|(place, _)| *place);
     Ok(claimed.into_iter().map(|(_, claimed)| claimed).collect())
 }
 
-async fn check_alive(connection: &mut PgConnection, worker: WorkerId) -> Tried<()> {
+async fn check_alive(connection: &mut Session<'_>, worker: WorkerId) -> Tried<()> {
     match statement(sql!("pull_lives")).bind(worker.0).fetch_optional(connection).await? {
         Some(_) => Ok(()),
         None => Err(QueueError::WorkerGone.into()),
@@ -60,7 +58,7 @@ pub(super) async fn register(database: &Database, worker: &NewWorker) -> Tried<W
         .bind(serde_json::to_string(&worker.slots).expect("a map of numbers is plain data"))
         .bind(serde_json::to_string(&worker.kinds).expect("a list of names is plain data"))
         .bind(ms(worker.lease))
-        .fetch_one(&mut *tx)
+        .fetch_one(&mut tx)
         .await?;
     let id = WorkerId(value(&row, "id")?);
     if !worker.holding.is_empty() {
@@ -73,7 +71,7 @@ pub(super) async fn register(database: &Database, worker: &NewWorker) -> Tried<W
     Ok(id)
 }
 
-async fn adopt(connection: &mut PgConnection, worker: WorkerId, holding: &[(JobId, Fence)]) -> Tried<()> {
+async fn adopt(connection: &mut Session<'_>, worker: WorkerId, holding: &[(JobId, Fence)]) -> Tried<()> {
     let (jobs, fences): (Vec<i64>, Vec<i64>) = holding.iter().map(|(job, fence)| (job.0, fence.0)).unzip();
     statement(sql!("register_adopt"))
         .bind(worker.0)
@@ -87,12 +85,13 @@ async fn adopt(connection: &mut PgConnection, worker: WorkerId, holding: &[(JobI
 
 pub(super) async fn deregister(database: &Database, id: WorkerId) -> Tried<()> {
     let mut connection = database.connection().await?;
-    statement(sql!("deregister")).bind(id.0).execute(&mut *connection).await?;
-    Ok(())
+    statement(sql!("deregister")).bind(id.0).execute(&mut connection).await?;
+    connection.commit().await
 }
 
 pub(super) async fn drain(database: &Database, id: WorkerId) -> Tried<(bool, Ring)> {
     let mut connection = database.connection().await?;
-    let known = statement(sql!("drain")).bind(id.0).fetch_optional(&mut *connection).await?.is_some();
+    let known = statement(sql!("drain")).bind(id.0).fetch_optional(&mut connection).await?.is_some();
+    connection.commit().await?;
     Ok((known, Ring { revoked: known, ..Ring::default() }))
 }

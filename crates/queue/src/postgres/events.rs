@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
-use super::connect::{Database, ms, statement};
+use super::connect::{Database, ms};
 use super::failure::Tried;
 use super::read::{big_number, instant, json, number, parsed, value};
+use super::session::{Session, statement};
 use super::sql;
 use crate::bell::Ring;
 use crate::event::{Delivered, Event, LONGEST_DELAY, PARCEL_EVENTS, Parcel, Undelivered};
@@ -28,12 +28,14 @@ pub(super) fn ring() -> Ring {
 }
 
 pub(super) async fn tell(database: &Database, told: &Told<'_>) -> Tried<Option<u64>> {
-    let seqs = add(&mut *database.connection().await?, std::slice::from_ref(told)).await?;
+    let mut connection = database.connection().await?;
+    let seqs = add(&mut connection, std::slice::from_ref(told)).await?;
+    connection.commit().await?;
     Ok(seqs.first().copied())
 }
 
 /// Adds events to runs, inside any transaction. Gives the numbers of those whose run there is.
-pub(super) async fn add(connection: &mut PgConnection, told: &[Told<'_>]) -> Tried<Vec<u64>> {
+pub(super) async fn add(connection: &mut Session<'_>, told: &[Told<'_>]) -> Tried<Vec<u64>> {
     let rows = statement(sql!("tell"))
         .bind(told.iter().map(|told| told.run.as_str()).collect::<Vec<_>>())
         .bind(told.iter().map(|told| told.name).collect::<Vec<_>>())
@@ -54,7 +56,7 @@ pub(super) async fn events(
         .bind(run.as_str())
         .bind(i64::try_from(after_seq).unwrap_or(i64::MAX))
         .bind(i64::from(limit))
-        .fetch_all(&mut *connection)
+        .fetch_all(&mut connection)
         .await?;
     rows.iter().map(event).collect()
 }
@@ -72,9 +74,9 @@ fn event(row: &PgRow) -> Tried<Event> {
 /// Whether it was not known yet. What an earlier sink of that name left behind is not for this one.
 pub(super) async fn add_sink(database: &Database, name: &str) -> Tried<bool> {
     let mut tx = database.begin().await?;
-    let is_new = statement(sql!("sink_add")).bind(name).fetch_optional(&mut *tx).await?.is_some();
+    let is_new = statement(sql!("sink_add")).bind(name).fetch_optional(&mut tx).await?.is_some();
     if is_new {
-        statement(sql!("sink_forget")).bind(name).execute(&mut *tx).await?;
+        statement(sql!("sink_forget")).bind(name).execute(&mut tx).await?;
     }
     tx.commit().await?;
     Ok(is_new)
@@ -82,8 +84,8 @@ pub(super) async fn add_sink(database: &Database, name: &str) -> Tried<bool> {
 
 pub(super) async fn remove_sink(database: &Database, name: &str) -> Tried<bool> {
     let mut tx = database.begin().await?;
-    let known = statement(sql!("sink_remove")).bind(name).fetch_optional(&mut *tx).await?.is_some();
-    statement(sql!("sink_forget")).bind(name).execute(&mut *tx).await?;
+    let known = statement(sql!("sink_remove")).bind(name).fetch_optional(&mut tx).await?.is_some();
+    statement(sql!("sink_forget")).bind(name).execute(&mut tx).await?;
     tx.commit().await?;
     Ok(known)
 }
@@ -95,8 +97,9 @@ pub(super) async fn take(database: &Database, sink: &str, runs: u32, lease: Dura
         .bind(i64::from(runs))
         .bind(ms(lease))
         .bind(i64::from(PARCEL_EVENTS))
-        .fetch_all(&mut *connection)
+        .fetch_all(&mut connection)
         .await?;
+    connection.commit().await?;
     let unsent = rows
         .iter()
         .map(|row| Ok((number(row, "attempt")?, event(row)?)))
@@ -108,7 +111,7 @@ pub(super) async fn take(database: &Database, sink: &str, runs: u32, lease: Dura
 pub(super) async fn done(database: &Database, sink: &str, delivered: &[Delivered]) -> Tried<u64> {
     let runs: Vec<&str> = delivered.iter().map(|sent| sent.run.as_str()).collect();
     let mut tx = database.begin().await?;
-    statement(sql!("outbox_hold")).bind(&runs).execute(&mut *tx).await?;
+    statement(sql!("outbox_hold")).bind(&runs).execute(&mut tx).await?;
     let settled = statement(sql!("outbox_done"))
         .bind(sink)
         .bind(&runs)
@@ -119,7 +122,7 @@ pub(super) async fn done(database: &Database, sink: &str, delivered: &[Delivered
                 .map(|sent| i64::try_from(sent.through_seq).unwrap_or(i64::MAX))
                 .collect::<Vec<_>>(),
         )
-        .fetch_all(&mut *tx)
+        .fetch_all(&mut tx)
         .await?
         .len();
     tx.commit().await?;
@@ -133,8 +136,9 @@ pub(super) async fn retry(database: &Database, sink: &str, undelivered: &[Undeli
         .bind(undelivered.iter().map(|unsent| unsent.run.as_str()).collect::<Vec<_>>())
         .bind(undelivered.iter().map(|unsent| attempt(unsent.attempt)).collect::<Vec<_>>())
         .bind(undelivered.iter().map(|unsent| ms(unsent.delay.min(LONGEST_DELAY))).collect::<Vec<_>>())
-        .fetch_all(&mut *connection)
+        .fetch_all(&mut connection)
         .await?;
+    connection.commit().await?;
     Ok(rows.len() as u64)
 }
 

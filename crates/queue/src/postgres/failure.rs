@@ -25,7 +25,9 @@ impl Failure {
     pub(super) fn is_lost_connection(&self) -> bool {
         let Self::Driver(error) = self else { return false };
         match error {
-            sqlx::Error::Database(_) => self.sqlstate().is_some_and(|state| is_gone(&state)),
+            sqlx::Error::Database(error) => error
+                .code()
+                .is_some_and(|state| is_gone(&state) && !is_unexpected_pooler(&state, error.message())),
             error => matches!(
                 error,
                 sqlx::Error::Io(_)
@@ -51,9 +53,20 @@ impl Failure {
     }
 }
 
-/// The server went away, is starting or stopping, or has no room for another connection.
+/// The server went away, is starting or stopping, or has no room for another connection. PgBouncer says 08P01 of nearly
+/// all that can happen to a connection, 58000 of a server that it cannot reach.
 fn is_gone(sqlstate: &str) -> bool {
-    sqlstate.starts_with("08") || matches!(sqlstate, "57P01" | "57P02" | "57P03" | "53300")
+    sqlstate.starts_with("08") || matches!(sqlstate, "57P01" | "57P02" | "57P03" | "53300" | "58000")
+}
+
+/// What comes of a pooler that we were not told of: it refuses what our sessions ask for, or the statement that we
+/// prepared on one server connection is looked for on another.
+fn is_unexpected_pooler(sqlstate: &str, message: &str) -> bool {
+    match sqlstate {
+        "26000" | "42P05" => message.contains("prepared statement"),
+        "08P01" => message.starts_with("unsupported startup parameter"),
+        _ => false,
+    }
 }
 
 /// A value from the database that cannot be read: a bug, or other hands.
@@ -108,6 +121,10 @@ fn of_server(sqlstate: &str, message: &str) -> QueueError {
             reason,
             next_step: "connect to the primary server, as a role that may write".into(),
         },
+        state if is_unexpected_pooler(state, message) => QueueError::Unsuitable {
+            reason: format!("this looks like PgBouncer: {reason}"),
+            next_step: "add ?pgbouncer=true to the URL".into(),
+        },
         gone if is_gone(gone) => QueueError::Unavailable { reason },
         _ => QueueError::Unexpected { reason },
     }
@@ -123,8 +140,24 @@ mod tests {
         assert!(of_server("55P03", "canceling statement due to lock timeout").is_transient());
         assert!(of_server("57P01", "terminating connection").is_transient());
         assert!(of_server("08006", "connection failure").is_transient());
+        assert!(of_server("08P01", "server conn crashed?").is_transient());
+        assert!(of_server("08P01", "query_wait_timeout").is_transient());
+        assert!(of_server("58000", "pgbouncer cannot connect to server").is_transient());
         assert!(matches!(of_server("53100", "no space left"), QueueError::Full { .. }));
         assert!(matches!(of_server("25006", "read-only"), QueueError::Unsuitable { .. }));
         assert!(matches!(of_server("42P01", "no table"), QueueError::Unexpected { .. }));
+    }
+
+    #[test]
+    fn a_pooler_that_the_url_does_not_name_is_told_of() {
+        for (sqlstate, message) in [
+            ("26000", "prepared statement \"sqlx_s_1\" does not exist"),
+            ("42P05", "prepared statement \"sqlx_s_1\" already exists"),
+            ("08P01", "unsupported startup parameter: extra_float_digits"),
+        ] {
+            let error = of_server(sqlstate, message);
+            assert!(matches!(error, QueueError::Unsuitable { .. }), "{error:?}");
+            assert!(error.to_string().contains("?pgbouncer=true"), "{error}");
+        }
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
-use super::connect::{Database, ms, statement};
+use super::connect::{Database, ms};
 use super::events;
 use super::failure::Tried;
 use super::limits::{Keys, balance};
 use super::read::{parsed, value};
+use super::session::{Session, statement};
 use super::{graph, sql};
 use crate::bell::Ring;
 use crate::claim::{AttemptOutcome, Finish, Settled};
@@ -79,13 +79,15 @@ async fn complete(database: &Database, plain: &[&Finish]) -> Tried<Claims> {
     // Everyone locks jobs in order of id.
     plain.sort_by_key(|finish| finish.claim.job);
     let results = plain.iter().map(|finish| finish.plain_result().map(ToString::to_string));
+    let mut connection = database.connection().await?;
     let rows = statement(sql!("finish_completed"))
         .bind(plain.iter().map(|finish| finish.claim.job.0).collect::<Vec<_>>())
         .bind(plain.iter().map(|finish| finish.claim.fence.0).collect::<Vec<_>>())
         .bind(results.collect::<Vec<_>>())
         .bind(plain.iter().map(|finish| finish.claim.slot.map(small)).collect::<Vec<_>>())
-        .fetch_all(&mut *database.connection().await?)
+        .fetch_all(&mut connection)
         .await?;
+    connection.commit().await?;
     rows.iter().map(claim_of).collect()
 }
 
@@ -156,11 +158,16 @@ async fn settle(
     limits: &Keys,
 ) -> Tried<(Claims, Ring)> {
     if returns.is_empty() && limits.is_empty() {
-        let ended = end(&mut *database.connection().await?, endings).await?;
+        let mut connection = database.connection().await?;
+        let ended = end(&mut connection, endings).await?;
+        connection.commit().await?;
         return Ok((ended, Ring::default()));
     }
     if endings.is_empty() && limits.is_empty() {
-        return put_back(&mut *database.connection().await?, returns).await;
+        let mut connection = database.connection().await?;
+        let back = put_back(&mut connection, returns).await?;
+        connection.commit().await?;
+        return Ok(back);
     }
     let mut tx = database.begin().await?;
     let mut settled = end(&mut tx, endings).await?;
@@ -204,7 +211,7 @@ async fn settle_in_runs(
 }
 
 /// Moves jobs to history; says which.
-pub(super) async fn end(connection: &mut PgConnection, endings: &[Ending]) -> Tried<Claims> {
+pub(super) async fn end(connection: &mut Session<'_>, endings: &[Ending]) -> Tried<Claims> {
     if endings.is_empty() {
         return Ok(HashSet::new());
     }
@@ -227,7 +234,7 @@ pub(super) async fn end(connection: &mut PgConnection, endings: &[Ending]) -> Tr
 }
 
 /// Puts jobs back into the queue; says which, and whom to wake.
-pub(super) async fn put_back(connection: &mut PgConnection, returns: &[Return]) -> Tried<(Claims, Ring)> {
+pub(super) async fn put_back(connection: &mut Session<'_>, returns: &[Return]) -> Tried<(Claims, Ring)> {
     let (mut ids, mut ring) = (HashSet::new(), Ring::default());
     if returns.is_empty() {
         return Ok((ids, ring));
@@ -262,7 +269,7 @@ async fn settled_before(database: &Database, unmatched: &[&Finish]) -> Tried<Cla
     let rows = statement(sql!("finish_settled"))
         .bind(unmatched.iter().map(|finish| finish.claim.job.0).collect::<Vec<_>>())
         .bind(unmatched.iter().map(|finish| finish.claim.fence.0).collect::<Vec<_>>())
-        .fetch_all(&mut *connection)
+        .fetch_all(&mut connection)
         .await?;
     rows.iter().map(claim_of).collect()
 }

@@ -5,14 +5,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sqlx::PgConnection;
-
-use super::connect::{Database, statement};
+use super::connect::Database;
 use super::failure::Tried;
 use super::finish::{Ending, end, error_json, ring_of};
 use super::insert::{cost_us, insert_unique, rows_in_line};
 use super::limits::{Keys, limited};
 use super::read::{big_number, number, parsed, value};
+use super::session::{Session, statement};
 use super::sql;
 use crate::bell::Ring;
 use crate::error::QueueError;
@@ -21,7 +20,7 @@ use crate::job::{JobId, JobState, NewJob};
 use crate::run::RunId;
 
 /// Notes what jobs need, now that their ids are known.
-pub(super) async fn note_needs(connection: &mut PgConnection, jobs: &[NewJob], ids: &[JobId]) -> Tried<()> {
+pub(super) async fn note_needs(connection: &mut Session<'_>, jobs: &[NewJob], ids: &[JobId]) -> Tried<()> {
     let (mut waiting, mut needed, mut policies) = (Vec::new(), Vec::new(), Vec::new());
     for (job, id) in jobs.iter().zip(ids) {
         for need in &job.needs {
@@ -45,7 +44,7 @@ fn resolve(needed: Needed, ids: &[JobId]) -> JobId {
 
 /// Adds jobs to a run, before the job that asks for them ends: the run cannot end in between.
 pub(super) async fn spawn(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     run: &str,
     spawn: &Spawn,
     keys: &mut Keys,
@@ -83,7 +82,7 @@ pub(super) async fn spawn(
 
 /// Needs on jobs that the run had before may be met already, or never be.
 async fn follow_needs_on_ended(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     run: &str,
     jobs: &[NewJob],
     keys: &mut Keys,
@@ -109,7 +108,7 @@ async fn follow_needs_on_ended(
 /// Jobs of runs ended: what waited for them goes on, or ends too, wave by wave down the graph.
 /// The caller balances the limits that this notes in `keys`.
 pub(super) async fn follow(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     mut ended: Vec<(i64, JobState)>,
     keys: &mut Keys,
 ) -> Tried<Ring> {
@@ -151,12 +150,12 @@ pub(super) async fn follow(
 }
 
 /// The jobs that need one of these.
-pub(super) async fn needing(connection: &mut PgConnection, ids: &[i64]) -> Tried<Vec<i64>> {
+pub(super) async fn needing(connection: &mut Session<'_>, ids: &[i64]) -> Tried<Vec<i64>> {
     let rows = statement(sql!("need_of_ended")).bind(ids.to_vec()).fetch_all(connection).await?;
     rows.iter().map(|row| value(row, "job")).collect()
 }
 
-pub(super) async fn recount(connection: &mut PgConnection, ids: Vec<i64>, keys: &mut Keys) -> Tried<Ring> {
+pub(super) async fn recount(connection: &mut Session<'_>, ids: Vec<i64>, keys: &mut Keys) -> Tried<Ring> {
     let rows = statement(sql!("need_recount")).bind(ids).fetch_all(connection).await?;
     for row in &rows {
         keys.extend(value::<Option<String>>(row, "limit_key")?);
@@ -166,7 +165,7 @@ pub(super) async fn recount(connection: &mut PgConnection, ids: Vec<i64>, keys: 
 
 /// The runs of the jobs that these claims may still settle, by claim. The jobs are locked.
 pub(super) async fn hold(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     claims: &[(i64, i64)],
 ) -> Tried<HashMap<(i64, i64), Option<String>>> {
     let (ids, fences): (Vec<i64>, Vec<i64>) = claims.iter().copied().unzip();
@@ -176,7 +175,7 @@ pub(super) async fn hold(
 
 /// Writes a record. `None`: there is no such run, or it is not at the expected version.
 pub(super) async fn write_record(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     run: &str,
     record: &NewRecord,
     expected: Option<u64>,
@@ -200,13 +199,14 @@ pub(super) async fn put_record(
 ) -> Tried<u64> {
     let mut connection = database.connection().await?;
     if let Some(version) = write_record(&mut connection, run.as_str(), record, expected).await? {
+        connection.commit().await?;
         return Ok(version);
     }
     let row = statement(sql!("record_version"))
         .bind(run.as_str())
         .bind(&record.kind)
         .bind(&record.key)
-        .fetch_optional(&mut *connection)
+        .fetch_optional(&mut connection)
         .await?;
     Err(match row {
         None => QueueError::NoSuchRun(run.clone()),

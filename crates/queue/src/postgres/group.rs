@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::connect::Database;
 use super::notify::Notifier;
-use super::push::{is_plain, store_plain};
+use super::push::{is_plain, store_plain_alone};
 use crate::error::{QueueError, Result};
 use crate::push::{Push, Pushed};
 
@@ -138,7 +138,7 @@ impl PushGroup {
     async fn store_together(&self, pushes: &[Push]) -> Result<Option<Vec<Pushed>>> {
         let tell = self.notifier.takes_the_lead();
         let stored = self.database.retrying(|| async {
-            match store_plain(&mut *self.database.connection().await?, pushes, tell).await {
+            match store_plain_alone(&self.database, pushes, tell).await {
                 Err(failure) if failure.is_refusal() => Ok(None),
                 other => other.map(Some),
             }
@@ -150,10 +150,8 @@ impl PushGroup {
     }
 
     async fn store_alone(&self, pushes: &[Push]) -> Result<Vec<Pushed>> {
-        let stored = self
-            .database
-            .retrying(|| async { store_plain(&mut *self.database.connection().await?, pushes, false).await });
-        let (pushed, ring) = stored.await?;
+        let (pushed, ring) =
+            self.database.retrying(|| store_plain_alone(&self.database, pushes, false)).await?;
         self.notifier.ring(ring);
         Ok(pushed)
     }

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sqlx::PgConnection;
-
-use super::connect::statement;
 use super::failure::{Tried, unreadable};
 use super::finish::{ring_of, small};
 use super::limits::Keys;
 use super::read::{parsed, value};
+use super::session::{Session, statement};
 use super::sql;
 use crate::bell::Ring;
 use crate::error::QueueError;
@@ -100,7 +98,7 @@ struct Backlog {
 
 impl Backlogs {
     /// Two pushes of one tenant at the same moment may find the same end: the line is fair, not exact.
-    pub(super) async fn of(connection: &mut PgConnection, pushes: &[Push]) -> Tried<Self> {
+    pub(super) async fn of(connection: &mut Session<'_>, pushes: &[Push]) -> Tried<Self> {
         let tenants: BTreeSet<&str> =
             pushes.iter().map(|push| push.tenant.as_str()).filter(|tenant| !tenant.is_empty()).collect();
         if tenants.is_empty() {
@@ -128,7 +126,7 @@ impl Backlog {
 
 /// Stores jobs, in the order given, and tells other processes if asked to. `None`: a live job has the same unique key.
 async fn insert(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     rows: &[&JobRow<'_>],
     limited: &Keys,
     tell: Option<Ring>,
@@ -166,7 +164,7 @@ async fn insert(
 
 /// Stores jobs that collide with nothing; says their ids, in the order given, and whom to wake.
 pub(super) async fn insert_plain(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     rows: &[JobRow<'_>],
     tell: Option<Ring>,
 ) -> Tried<(Vec<JobId>, Ring)> {
@@ -205,7 +203,7 @@ fn are_alike(rows: &[JobRow<'_>]) -> bool {
 }
 
 async fn insert_alike(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     rows: &[JobRow<'_>],
     tell: Option<Ring>,
 ) -> Tried<Vec<JobId>> {
@@ -240,7 +238,7 @@ async fn insert_alike(
 /// sees what they did, the look for a job that completed. In the other order one could complete in between,
 /// unseen.
 pub(super) async fn insert_unique(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     rows: &[JobRow<'_>],
     limited: &Keys,
 ) -> Tried<(Vec<Stored>, Ring)> {
@@ -271,7 +269,7 @@ pub(super) async fn insert_unique(
 /// The jobs that hold the unique keys of a batch instead of its own, by place in the batch. Takes its own
 /// ones back.
 async fn twins(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     batch: &[&JobRow<'_>],
     own: &[Option<i64>],
 ) -> Tried<HashMap<usize, i64>> {

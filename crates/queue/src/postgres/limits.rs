@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
-use super::connect::{Database, statement};
+use super::connect::Database;
 use super::failure::Tried;
 use super::read::{big_number, instant, optional_number, value};
+use super::session::{Session, statement};
 use super::sql;
 use crate::bell::Ring;
 use crate::error::Result;
@@ -35,15 +35,15 @@ pub(super) async fn limit(database: &Database, limit: &Limit) -> Result<Ring> {
 /// Says whether more jobs are to be admitted or parked than one transaction should.
 async fn change(database: &Database, limit: &Limit) -> Tried<(bool, Ring)> {
     let mut tx = database.begin().await?;
-    statement(sql!("limit_change")).execute(&mut *tx).await?;
+    statement(sql!("limit_change")).execute(&mut tx).await?;
     if limit.is_none() {
-        statement(sql!("limit_remove")).bind(&limit.key).execute(&mut *tx).await?;
+        statement(sql!("limit_remove")).bind(&limit.key).execute(&mut tx).await?;
     } else {
         statement(sql!("limit"))
             .bind(&limit.key)
             .bind(limit.max_running.map(|jobs| i32::try_from(jobs).unwrap_or(i32::MAX)))
             .bind(limit.per_minute)
-            .execute(&mut *tx)
+            .execute(&mut tx)
             .await?;
     }
     let balanced = balance_keys(&mut tx, &Keys::from([limit.key.clone()])).await?;
@@ -64,7 +64,7 @@ pub(super) async fn slow_down(database: &Database, key: &str) -> Tried<(Option<f
 
 pub(super) async fn limits(database: &Database) -> Tried<Vec<LimitState>> {
     let mut connection = database.connection().await?;
-    let rows = statement(sql!("limits")).fetch_all(&mut *connection).await?;
+    let rows = statement(sql!("limits")).fetch_all(&mut connection).await?;
     rows.iter().map(limit_state).collect()
 }
 
@@ -85,7 +85,7 @@ fn limit_state(row: &PgRow) -> Tried<LimitState> {
 }
 
 /// Which of the keys are limited. None of them changes that before this transaction ends.
-pub(super) async fn limited(connection: &mut PgConnection, keys: &Keys) -> Tried<Keys> {
+pub(super) async fn limited(connection: &mut Session<'_>, keys: &Keys) -> Tried<Keys> {
     if keys.is_empty() {
         return Ok(Keys::new());
     }
@@ -94,13 +94,13 @@ pub(super) async fn limited(connection: &mut PgConnection, keys: &Keys) -> Tried
 }
 
 /// The keys that jobs count against.
-pub(super) async fn keys_of(connection: &mut PgConnection, jobs: Vec<i64>) -> Tried<Keys> {
+pub(super) async fn keys_of(connection: &mut Session<'_>, jobs: Vec<i64>) -> Tried<Keys> {
     let rows = statement(sql!("limit_of")).bind(jobs).fetch_all(connection).await?;
     rows.iter().map(|row| value(row, "key")).collect()
 }
 
 /// Lets in or parks what the limits of these keys say; the last thing before a verb commits.
-pub(super) async fn balance(connection: &mut PgConnection, keys: &Keys) -> Tried<Ring> {
+pub(super) async fn balance(connection: &mut Session<'_>, keys: &Keys) -> Tried<Ring> {
     if keys.is_empty() {
         return Ok(Ring::default());
     }
@@ -126,7 +126,7 @@ pub(super) async fn balance_parked(database: &Database) -> Result<Balanced> {
 
 async fn parked_keys(database: &Database) -> Tried<Keys> {
     let mut connection = database.connection().await?;
-    let rows = statement(sql!("limit_parked")).fetch_all(&mut *connection).await?;
+    let rows = statement(sql!("limit_parked")).fetch_all(&mut connection).await?;
     rows.iter().map(|row| value(row, "key")).collect()
 }
 
@@ -164,7 +164,7 @@ struct Held {
     room: i64,
 }
 
-async fn balance_keys(connection: &mut PgConnection, keys: &Keys) -> Tried<Balanced> {
+async fn balance_keys(connection: &mut Session<'_>, keys: &Keys) -> Tried<Balanced> {
     let held = look(connection, keys).await?;
     let batch = i64::from(BALANCE_BATCH);
     // A key without a limit lets everything in.
@@ -192,7 +192,7 @@ async fn balance_keys(connection: &mut PgConnection, keys: &Keys) -> Tried<Balan
     Ok(Balanced { moved, admitted: admitted.values().sum(), next_in })
 }
 
-async fn look(connection: &mut PgConnection, keys: &Keys) -> Tried<BTreeMap<String, Held>> {
+async fn look(connection: &mut Session<'_>, keys: &Keys) -> Tried<BTreeMap<String, Held>> {
     let locked = statement(sql!("limit_lock")).bind(list(keys)).fetch_all(&mut *connection).await?;
     if locked.is_empty() {
         return Ok(BTreeMap::new());
@@ -208,7 +208,7 @@ async fn look(connection: &mut PgConnection, keys: &Keys) -> Tried<BTreeMap<Stri
 }
 
 async fn move_jobs(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     sql: &'static str,
     jobs: &[(&str, i64)],
 ) -> Tried<BTreeMap<String, u64>> {
@@ -220,7 +220,7 @@ async fn move_jobs(
     rows.iter().map(|row| Ok((value(row, "key")?, big_number(row, "jobs")?))).collect()
 }
 
-async fn store(connection: &mut PgConnection, key: &str, bucket: &Bucket) -> Tried<()> {
+async fn store(connection: &mut Session<'_>, key: &str, bucket: &Bucket) -> Tried<()> {
     statement(sql!("limit_spend"))
         .bind(key)
         .bind(bucket.pace)

@@ -1,4 +1,7 @@
 //! Wake-ups: the bell of this process, and LISTEN/NOTIFY for the others.
+//!
+//! Behind a pooler in transaction mode nobody can LISTEN. There, whoever waits looks four times a second whether there is
+//! anything to do, and NOTIFY still goes out for those who can hear it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,8 +14,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::connect::{Database, statement};
+use super::connect::{Database, ms};
 use super::failure::Tried;
+use super::read::value;
+use super::session::statement;
 use super::sql;
 use crate::bell::{Bell, Ring};
 use crate::queue::Wakes;
@@ -22,6 +27,10 @@ const CHANNEL: &str = "telecine";
 const PAUSE: Duration = Duration::from_millis(5);
 const FIRST_RECONNECT: Duration = Duration::from_millis(100);
 const LAST_RECONNECT: Duration = Duration::from_secs(5);
+/// How often a process that cannot LISTEN looks for something to do.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A look cannot tell whether a claim was taken away, only a beat can; and a beat writes.
+const BEAT_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Notifier {
@@ -110,10 +119,12 @@ impl Notifier {
         let wakes = self.bell.listen();
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if tasks.listener.is_none() && !self.stop.is_cancelled() {
-            let listening = Box::pin(listen(self.database.clone(), self.bell.clone()));
-            let stop = self.stop.clone();
+            let (database, bell, stop) = (self.database.clone(), self.bell.clone(), self.stop.clone());
             tasks.listener = Some(self.runtime.spawn(async move {
-                stop.run_until_cancelled(listening).await;
+                match database.server().is_pooled() {
+                    true => stop.run_until_cancelled(Box::pin(look_out(database, bell))).await,
+                    false => stop.run_until_cancelled(Box::pin(listen(database, bell))).await,
+                };
             }));
         }
         wakes
@@ -156,8 +167,8 @@ async fn flush(database: &Database, outbox: &Outbox) {
 
 async fn notify(database: &Database, rings: u8) -> Tried<()> {
     let mut connection = database.connection().await?;
-    statement(sql!("notify")).bind(rings.to_string()).execute(&mut *connection).await?;
-    Ok(())
+    statement(sql!("notify")).bind(rings.to_string()).execute(&mut connection).await?;
+    connection.commit().await
 }
 
 /// Rings the bell for what other processes did, for as long as it is polled.
@@ -191,4 +202,37 @@ async fn follow(mut listener: PgListener, bell: &Bell, pause: &mut Duration) -> 
             None => bell.ring(Ring::ALL),
         }
     }
+}
+
+/// Rings the bell when there is something to do, for as long as it is polled.
+async fn look_out(database: Database, bell: Arc<Bell>) {
+    let mut beat_at = Instant::now();
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if !bell.is_heard() {
+            continue;
+        }
+        match database.retrying(|| look(&database)).await {
+            Ok(mut ring) => {
+                ring.revoked &= Instant::now() >= beat_at;
+                if ring.revoked {
+                    beat_at = Instant::now() + BEAT_EVERY;
+                }
+                bell.ring(ring);
+            }
+            Err(error) => tracing::debug!(%error, "cannot look for something to do"),
+        }
+    }
+}
+
+async fn look(database: &Database) -> Tried<Ring> {
+    let mut connection = database.connection().await?;
+    let row = statement(sql!("wakes")).bind(ms(LOOK_EVERY)).fetch_one(&mut connection).await?;
+    Ok(Ring {
+        ready: value(&row, "ready")?,
+        scheduled: value(&row, "scheduled")?,
+        revoked: value(&row, "revoked")?,
+        told: value(&row, "told")?,
+        ..Ring::default()
+    })
 }

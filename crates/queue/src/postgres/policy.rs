@@ -1,10 +1,11 @@
 //! What an operator sets: `pause`, `resume`, the shares of tenants; and `cancel_all`, `retry_all`.
 
 use super::admin::{cancel_in, retry_in};
-use super::connect::{Database, statement};
+use super::connect::Database;
 use super::failure::{Failure, Tried};
 use super::limits::{Keys, balance};
 use super::read::{instant, matching, value};
+use super::session::statement;
 use super::sql;
 use crate::bell::Ring;
 use crate::error::{QueueError, Result};
@@ -17,22 +18,23 @@ const STEER_BATCH: usize = 500;
 
 pub(super) async fn pause(database: &Database, what: &Pausable) -> Tried<bool> {
     let mut connection = database.connection().await?;
-    let done =
-        statement(sql!("pause")).bind(what.scope()).bind(what.name()).execute(&mut *connection).await?;
+    let done = statement(sql!("pause")).bind(what.scope()).bind(what.name()).execute(&mut connection).await?;
+    connection.commit().await?;
     Ok(done.rows_affected() == 1)
 }
 
 pub(super) async fn resume(database: &Database, what: &Pausable) -> Tried<(bool, Ring)> {
     let mut connection = database.connection().await?;
     let done =
-        statement(sql!("resume")).bind(what.scope()).bind(what.name()).execute(&mut *connection).await?;
+        statement(sql!("resume")).bind(what.scope()).bind(what.name()).execute(&mut connection).await?;
+    connection.commit().await?;
     let resumed = done.rows_affected() == 1;
     Ok((resumed, Ring { ready: resumed, ..Ring::default() }))
 }
 
 pub(super) async fn paused(database: &Database) -> Tried<Vec<Paused>> {
     let mut connection = database.connection().await?;
-    let rows = statement(sql!("paused")).fetch_all(&mut *connection).await?;
+    let rows = statement(sql!("paused")).fetch_all(&mut connection).await?;
     let read = |row| {
         let what = Pausable::of(value(row, "scope")?, value(row, "name")?);
         Ok(Paused { what, paused_at: instant(row, "paused_at")? })
@@ -42,13 +44,13 @@ pub(super) async fn paused(database: &Database) -> Tried<Vec<Paused>> {
 
 pub(super) async fn tenant(database: &Database, policy: &TenantPolicy) -> Tried<()> {
     let mut connection = database.connection().await?;
-    statement(sql!("tenant")).bind(&policy.name).bind(policy.weight).execute(&mut *connection).await?;
-    Ok(())
+    statement(sql!("tenant")).bind(&policy.name).bind(policy.weight).execute(&mut connection).await?;
+    connection.commit().await
 }
 
 pub(super) async fn tenants(database: &Database) -> Tried<Vec<TenantPolicy>> {
     let mut connection = database.connection().await?;
-    let rows = statement(sql!("tenants")).fetch_all(&mut *connection).await?;
+    let rows = statement(sql!("tenants")).fetch_all(&mut connection).await?;
     rows.iter()
         .map(|row| Ok(TenantPolicy { name: value(row, "name")?, weight: value(row, "weight")? }))
         .collect()

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::PgConnection;
-
-use super::connect::{Database, close, ms, statement};
+use super::connect::{Database, ms};
 use super::events;
 use super::failure::{Failure, Tried, unreadable};
 use super::graph::note_needs;
 use super::insert::{Backlogs, JobRow, Stored, cost_us, insert_plain, insert_unique, rows_of};
 use super::limits::{Keys, balance, limited};
 use super::read::value;
+use super::session::{Session, close, statement};
 use super::sql;
 use crate::bell::Ring;
 use crate::error::QueueError;
@@ -24,20 +23,20 @@ pub(super) async fn push(database: &Database, pushes: &[Push]) -> Tried<(Vec<Pus
         return Ok((Vec::new(), Ring::default()));
     }
     if pushes.iter().all(is_plain) {
-        return store_plain(&mut *database.connection().await?, pushes, false).await;
+        return store_plain_alone(database, pushes, false).await;
     }
     let mut tx = database.begin().await?;
     let outcome = store_and_balance(&mut tx, pushes).await;
     close(tx, outcome).await
 }
 
-async fn store_and_balance(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring)> {
+async fn store_and_balance(connection: &mut Session<'_>, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring)> {
     let (pushed, ring, limited) = store(connection, pushes).await?;
     Ok((pushed, ring.and(balance(connection, &limited).await?)))
 }
 
 /// Inside the caller's transaction, under a savepoint: a refused push leaves nothing in it.
-pub(super) async fn push_in(connection: &mut PgConnection, pushes: &[Push]) -> Tried<Vec<Pushed>> {
+pub(super) async fn push_in(connection: &mut Session<'_>, pushes: &[Push]) -> Tried<Vec<Pushed>> {
     pushes.iter().try_for_each(Push::check)?;
     if pushes.is_empty() {
         return Ok(Vec::new());
@@ -45,19 +44,20 @@ pub(super) async fn push_in(connection: &mut PgConnection, pushes: &[Push]) -> T
     save(connection).await?;
     match store_and_notify(connection, pushes).await {
         Ok(pushed) => {
-            sqlx::raw_sql(sql!("push_in_release")).execute(connection).await?;
+            sqlx::raw_sql(sql!("push_in_release")).execute(connection.raw()).await?;
             Ok(pushed)
         }
         Err(failure) => {
-            sqlx::raw_sql(sql!("push_in_undo")).execute(&mut *connection).await?;
-            sqlx::raw_sql(sql!("push_in_release")).execute(connection).await?;
+            sqlx::raw_sql(sql!("push_in_undo")).execute(connection.raw()).await?;
+            sqlx::raw_sql(sql!("push_in_release")).execute(connection.raw()).await?;
             Err(failure)
         }
     }
 }
 
-async fn save(connection: &mut PgConnection) -> Tried<()> {
-    let saved = sqlx::raw_sql(sql!("push_in_savepoint")).execute(connection).await.map_err(Failure::from);
+async fn save(connection: &mut Session<'_>) -> Tried<()> {
+    let saved =
+        sqlx::raw_sql(sql!("push_in_savepoint")).execute(connection.raw()).await.map_err(Failure::from);
     match saved {
         Err(failure) if failure.is_outside_transaction() => {
             Err(QueueError::invalid("push_in needs a connection inside a transaction: begin one first")
@@ -67,7 +67,7 @@ async fn save(connection: &mut PgConnection) -> Tried<()> {
     }
 }
 
-async fn store_and_notify(connection: &mut PgConnection, pushes: &[Push]) -> Tried<Vec<Pushed>> {
+async fn store_and_notify(connection: &mut Session<'_>, pushes: &[Push]) -> Tried<Vec<Pushed>> {
     let (pushed, ring) = match pushes.iter().all(is_plain) {
         true => store_plain(connection, pushes, false).await?,
         false => {
@@ -90,9 +90,19 @@ pub(super) fn is_plain(push: &Push) -> bool {
         && push.jobs.iter().all(|job| job.unique_key.is_none() && job.limit_key.is_none())
 }
 
+pub(super) async fn store_plain_alone(
+    database: &Database,
+    pushes: &[Push],
+    tell: bool,
+) -> Tried<(Vec<Pushed>, Ring)> {
+    let mut connection = database.connection().await?;
+    let outcome = store_plain(&mut connection, pushes, tell).await;
+    close(connection, outcome).await
+}
+
 /// Stores pushes in one statement. If it is to `tell` other processes, that is done by its commit.
-pub(super) async fn store_plain(
-    connection: &mut PgConnection,
+async fn store_plain(
+    connection: &mut Session<'_>,
     pushes: &[Push],
     tell: bool,
 ) -> Tried<(Vec<Pushed>, Ring)> {
@@ -120,10 +130,7 @@ enum Fate {
 }
 
 /// Says also which limits its jobs count against; the caller balances them.
-pub(super) async fn store(
-    connection: &mut PgConnection,
-    pushes: &[Push],
-) -> Tried<(Vec<Pushed>, Ring, Keys)> {
+pub(super) async fn store(connection: &mut Session<'_>, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring, Keys)> {
     let fates = take_keys(connection, pushes).await?;
     let mut backlogs = Backlogs::of(connection, pushes).await?;
     let rows: Vec<JobRow<'_>> = pushes
@@ -165,7 +172,7 @@ pub(super) async fn store(
 
 /// Takes the idempotency keys before anything else, so that of two pushes with the same key one waits for the
 /// other.
-async fn take_keys(connection: &mut PgConnection, pushes: &[Push]) -> Tried<Vec<Fate>> {
+async fn take_keys(connection: &mut Session<'_>, pushes: &[Push]) -> Tried<Vec<Fate>> {
     let mut first_use = FirstUse::new();
     let mut fates = Vec::with_capacity(pushes.len());
     for (nth, push) in pushes.iter().enumerate() {
@@ -200,7 +207,7 @@ fn new(push: &Push) -> Fate {
 type FirstUse<'a> = BTreeMap<(&'a str, &'a str), (usize, Vec<u8>)>;
 
 /// Takes the keys that are free; says what the others were used for.
-async fn known_keys(connection: &mut PgConnection, wanted: &FirstUse<'_>) -> Tried<Vec<(usize, Pushed)>> {
+async fn known_keys(connection: &mut Session<'_>, wanted: &FirstUse<'_>) -> Tried<Vec<(usize, Pushed)>> {
     let (tenants, keys): (Vec<&str>, Vec<&str>) = wanted.keys().copied().unzip();
     let hashes: Vec<&[u8]> = wanted.values().map(|(_, hash)| hash.as_slice()).collect();
     let taken = statement(sql!("push_keys"))
@@ -241,7 +248,7 @@ async fn known_keys(connection: &mut PgConnection, wanted: &FirstUse<'_>) -> Tri
 }
 
 async fn fill_keys<'a>(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     made: impl Iterator<Item = (&'a Push, &'a Pushed)>,
 ) -> Tried<()> {
     let made: Vec<_> = made.collect();
@@ -265,7 +272,7 @@ fn array(ids: &[JobId]) -> String {
     format!("{{{}}}", ids.join(","))
 }
 
-async fn insert_runs(connection: &mut PgConnection, runs: &[(RunId, &Push, usize)]) -> Tried<()> {
+async fn insert_runs(connection: &mut Session<'_>, runs: &[(RunId, &Push, usize)]) -> Tried<()> {
     let new = || runs.iter().filter_map(|(id, push, jobs)| Some((id, push, push.run.as_ref()?, *jobs)));
     if runs.is_empty() {
         return Ok(());

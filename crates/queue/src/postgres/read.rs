@@ -5,11 +5,12 @@ use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
 use sqlx::postgres::PgRow;
-use sqlx::{Column, ColumnIndex, Decode, PgConnection, Postgres, Row, Type};
+use sqlx::{Column, ColumnIndex, Decode, Postgres, Row, Type};
 use time::OffsetDateTime;
 
-use super::connect::{Database, statement};
+use super::connect::Database;
 use super::failure::{Failure, Tried, unreadable};
+use super::session::{Session, statement};
 use super::sql;
 use crate::backoff::Backoff;
 use crate::claim::Attempt;
@@ -22,7 +23,7 @@ use crate::worker::{Worker, WorkerId};
 
 pub(super) async fn get(database: &Database, id: JobId) -> Tried<Option<Job>> {
     let mut connection = database.connection().await?;
-    let row = statement(sql!("get")).bind(id.0).fetch_optional(&mut *connection).await?;
+    let row = statement(sql!("get")).bind(id.0).fetch_optional(&mut connection).await?;
     row.as_ref().map(job).transpose()
 }
 
@@ -38,14 +39,14 @@ pub(super) async fn list(database: &Database, filter: &JobFilter, page: Page) ->
         .bind(filter.run.as_ref().map(RunId::as_str))
         // One more than the page holds tells whether there is another page.
         .bind(i64::from(limit) + 1)
-        .fetch_all(&mut *connection)
+        .fetch_all(&mut connection)
         .await?;
     Ok(Listed::of(rows.iter().map(job).collect::<Tried<Vec<Job>>>()?, limit))
 }
 
 /// The ids of the next jobs after one that a filter matches, as a statement that takes its parts says.
 pub(super) async fn matching(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     sql: &'static str,
     filter: &JobFilter,
     after: i64,
@@ -69,7 +70,7 @@ fn states(filter: &JobFilter) -> Option<Vec<&'static str>> {
 
 pub(super) async fn attempts(database: &Database, id: JobId) -> Tried<Vec<Attempt>> {
     let mut connection = database.connection().await?;
-    let rows = statement(sql!("attempts")).bind(id.0).fetch_all(&mut *connection).await?;
+    let rows = statement(sql!("attempts")).bind(id.0).fetch_all(&mut connection).await?;
     rows.iter().map(|row| attempt(id, row)).collect()
 }
 
@@ -89,7 +90,7 @@ fn attempt(job: JobId, row: &PgRow) -> Tried<Attempt> {
 
 pub(super) async fn counts(database: &Database) -> Tried<Vec<Count>> {
     let mut connection = database.connection().await?;
-    let rows = statement(sql!("counts")).fetch_all(&mut *connection).await?;
+    let rows = statement(sql!("counts")).fetch_all(&mut connection).await?;
     let mut counts = rows.iter().map(count).collect::<Tried<Vec<Count>>>()?;
     // Here and not in SQL: the database would sort by its own collation.
     counts.sort();
@@ -107,7 +108,7 @@ fn count(row: &PgRow) -> Tried<Count> {
 
 pub(super) async fn get_run(database: &Database, id: &RunId) -> Tried<Option<Run>> {
     let mut connection = database.connection().await?;
-    let row = statement(sql!("get_run")).bind(id.as_str()).fetch_optional(&mut *connection).await?;
+    let row = statement(sql!("get_run")).bind(id.as_str()).fetch_optional(&mut connection).await?;
     row.as_ref().map(run).transpose()
 }
 
@@ -133,7 +134,7 @@ fn run(row: &PgRow) -> Tried<Run> {
 
 pub(super) async fn records(database: &Database, run: &RunId, kind: Option<&str>) -> Tried<Vec<Record>> {
     let mut connection = database.connection().await?;
-    let rows = statement(sql!("records")).bind(run.as_str()).bind(kind).fetch_all(&mut *connection).await?;
+    let rows = statement(sql!("records")).bind(run.as_str()).bind(kind).fetch_all(&mut connection).await?;
     rows.iter().map(record).collect()
 }
 
@@ -149,7 +150,7 @@ fn record(row: &PgRow) -> Tried<Record> {
 
 pub(super) async fn workers(database: &Database) -> Tried<Vec<Worker>> {
     let mut connection = database.connection().await?;
-    let rows = statement(sql!("workers")).fetch_all(&mut *connection).await?;
+    let rows = statement(sql!("workers")).fetch_all(&mut connection).await?;
     rows.iter().map(worker).collect()
 }
 

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use sqlx::postgres::PgRow;
 
-use super::connect::{Database, statement};
+use super::connect::Database;
 use super::failure::{Tried, unreadable};
 use super::limits::balance;
 use super::push::store;
 use super::read::{instant, json, optional_instant, parsed, value};
+use super::session::statement;
 use super::sql;
 use crate::bell::Ring;
 use crate::schedule::{Cron, NewSchedule, Schedule, Ticked};
@@ -16,7 +17,7 @@ use crate::timestamp::Timestamp;
 
 pub(super) async fn schedule(database: &Database, schedule: &NewSchedule, cron: &Cron) -> Tried<Ring> {
     let mut tx = database.begin().await?;
-    let clock = statement(sql!("schedule_clock")).fetch_one(&mut *tx).await?;
+    let clock = statement(sql!("schedule_clock")).fetch_one(&mut tx).await?;
     let next_at = cron.after(instant(&clock, "now")?);
     statement(sql!("schedule"))
         .bind(&schedule.name)
@@ -24,7 +25,7 @@ pub(super) async fn schedule(database: &Database, schedule: &NewSchedule, cron: 
         .bind(schedule.missed.to_string())
         .bind(schedule.template())
         .bind(next_at.map(Timestamp::to_datetime))
-        .execute(&mut *tx)
+        .execute(&mut tx)
         .await?;
     tx.commit().await?;
     Ok(Ring { scheduled: true, ..Ring::default() })
@@ -32,12 +33,14 @@ pub(super) async fn schedule(database: &Database, schedule: &NewSchedule, cron: 
 
 pub(super) async fn unschedule(database: &Database, name: &str) -> Tried<bool> {
     let mut connection = database.connection().await?;
-    Ok(statement(sql!("unschedule")).bind(name).fetch_optional(&mut *connection).await?.is_some())
+    let known = statement(sql!("unschedule")).bind(name).fetch_optional(&mut connection).await?.is_some();
+    connection.commit().await?;
+    Ok(known)
 }
 
 pub(super) async fn schedules(database: &Database) -> Tried<Vec<Schedule>> {
     let mut connection = database.connection().await?;
-    let rows = statement(sql!("schedules")).fetch_all(&mut *connection).await?;
+    let rows = statement(sql!("schedules")).fetch_all(&mut connection).await?;
     let mut schedules = rows.iter().map(read).collect::<Tried<Vec<Schedule>>>()?;
     // Here and not in SQL: the database would sort by its own collation.
     schedules.sort_by(|one, other| one.name.cmp(&other.name));
@@ -68,14 +71,14 @@ pub(super) async fn tick(database: &Database) -> Tried<(Ticked, Ring)> {
 
 async fn next_in(database: &Database) -> Tried<Option<Duration>> {
     let mut connection = database.connection().await?;
-    let row = statement(sql!("tick_next")).fetch_one(&mut *connection).await?;
+    let row = statement(sql!("tick_next")).fetch_one(&mut connection).await?;
     Ok(value::<Option<i64>>(&row, "next_in_ms")?.map(|ms| Duration::from_millis(ms.unsigned_abs())))
 }
 
 async fn push_due(database: &Database) -> Tried<(u64, Ring)> {
     let (mut ticks, mut ring) = (0, Ring::default());
     let mut tx = database.begin().await?;
-    for row in &statement(sql!("tick_due")).fetch_all(&mut *tx).await? {
+    for row in &statement(sql!("tick_due")).fetch_all(&mut tx).await? {
         let schedule = read(row)?;
         let (pushes, due) = schedule.due(instant(row, "now")?)?;
         let moved = statement(sql!("tick"))
@@ -83,7 +86,7 @@ async fn push_due(database: &Database) -> Tried<(u64, Ring)> {
             .bind(schedule.next_at.to_datetime())
             .bind(due.next_at.to_datetime())
             .bind(due.ticks.last().map(|tick| tick.to_datetime()))
-            .execute(&mut *tx)
+            .execute(&mut tx)
             .await?;
         if moved.rows_affected() != 1 {
             return Err(unreadable("schedule", "next_at changed under its lock"));

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
-use super::connect::{Database, ms, statement};
+use super::connect::{Database, ms};
 use super::failure::Tried;
 use super::finish::{Ending, Return, end, error_json, put_back};
 use super::limits::{Keys, balance, balance_parked};
 use super::read::{backoff, big_number, number, value};
+use super::session::{Session, statement};
 use super::{graph, sql};
 use crate::backoff::Backoff;
 use crate::bell::Ring;
@@ -50,13 +50,14 @@ pub(super) fn ring_of(promoted: &Promoted) -> Ring {
 /// How many jobs were due, and how many of them are ready.
 async fn promote_batch(database: &Database) -> Tried<(u64, u64)> {
     let mut connection = database.connection().await?;
-    let row = statement(sql!("promote")).fetch_one(&mut *connection).await?;
+    let row = statement(sql!("promote")).fetch_one(&mut connection).await?;
+    connection.commit().await?;
     Ok((big_number(&row, "jobs")?, big_number(&row, "ready")?))
 }
 
 async fn next_due(database: &Database) -> Tried<(Option<Duration>, bool)> {
     let mut connection = database.connection().await?;
-    let row = statement(sql!("promote_next")).fetch_one(&mut *connection).await?;
+    let row = statement(sql!("promote_next")).fetch_one(&mut connection).await?;
     let next_in_ms: Option<i64> = value(&row, "next_in_ms")?;
     let next_in = next_in_ms.map(|ms| Duration::from_millis(ms.unsigned_abs()));
     Ok((next_in, value(&row, "any_parked")?))
@@ -65,18 +66,20 @@ async fn next_due(database: &Database) -> Tried<(Option<Duration>, bool)> {
 /// Runs a statement that answers with a number of jobs.
 async fn count_of(database: &Database, sql: &'static str, older_than: Duration) -> Tried<u64> {
     let mut connection = database.connection().await?;
-    big_number(&statement(sql).bind(ms(older_than)).fetch_one(&mut *connection).await?, "jobs")
+    let row = statement(sql).bind(ms(older_than)).fetch_one(&mut connection).await?;
+    connection.commit().await?;
+    big_number(&row, "jobs")
 }
 
 /// One transaction, so that no one sees a dead worker whose jobs are not free.
 pub(super) async fn reap(database: &Database) -> Tried<(Reaped, Ring)> {
     let mut tx = database.begin().await?;
-    let workers = statement(sql!("reap_workers")).fetch_all(&mut *tx).await?.len() as u64;
+    let workers = statement(sql!("reap_workers")).fetch_all(&mut tx).await?.len() as u64;
     let mut reaped = Reaped { workers, ..Reaped::default() };
-    let held = taken(statement(sql!("reap_held")).fetch_all(&mut *tx).await?)?;
+    let held = taken(statement(sql!("reap_held")).fetch_all(&mut tx).await?)?;
     let mut keys = Keys::new();
     let mut ring = free(&mut tx, &held, &mut reaped, &mut keys).await?;
-    let late = taken(statement(sql!("reap_overdue")).fetch_all(&mut *tx).await?)?;
+    let late = taken(statement(sql!("reap_overdue")).fetch_all(&mut tx).await?)?;
     ring = ring.and(fail_overdue(&mut tx, &late, &mut reaped, &mut keys).await?);
     keys.extend(held.iter().chain(&late).filter_map(|job| job.limit_key.clone()));
     ring = ring.and(balance(&mut tx, &keys).await?);
@@ -136,7 +139,7 @@ impl Taken {
 
 /// Being killed costs no attempt, but is counted.
 async fn free(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     held: &[Taken],
     reaped: &mut Reaped,
     keys: &mut Keys,
@@ -175,7 +178,7 @@ async fn free(
 
 /// The worker lives but did not stop the attempt in time: a failure like any other.
 async fn fail_overdue(
-    connection: &mut PgConnection,
+    connection: &mut Session<'_>,
     late: &[Taken],
     reaped: &mut Reaped,
     keys: &mut Keys,
@@ -219,11 +222,11 @@ pub(super) async fn fold_if_due(database: &Database) -> Tried<()> {
 
 async fn fold_from(database: &Database, changes: i64) -> Tried<()> {
     let mut connection = database.connection().await?;
-    let turn = statement(sql!("fold_turn")).bind(changes).fetch_optional(&mut *connection).await?;
+    let turn = statement(sql!("fold_turn")).bind(changes).fetch_optional(&mut connection).await?;
     if turn.is_some() {
-        statement(sql!("fold")).execute(&mut *connection).await?;
+        statement(sql!("fold")).execute(&mut connection).await?;
     }
-    Ok(())
+    connection.commit().await
 }
 
 pub(super) async fn prune(database: &Database, keep: Duration) -> Result<u64> {
@@ -242,8 +245,8 @@ pub(super) async fn prune(database: &Database, keep: Duration) -> Result<u64> {
 
 async fn prune_the_rest(database: &Database, keep: Duration) -> Tried<()> {
     let mut connection = database.connection().await?;
-    statement(sql!("prune_runs")).bind(ms(keep)).execute(&mut *connection).await?;
-    statement(sql!("prune_workers")).bind(ms(keep)).execute(&mut *connection).await?;
-    statement(sql!("prune_keys")).execute(&mut *connection).await?;
-    Ok(())
+    statement(sql!("prune_runs")).bind(ms(keep)).execute(&mut connection).await?;
+    statement(sql!("prune_workers")).bind(ms(keep)).execute(&mut connection).await?;
+    statement(sql!("prune_keys")).execute(&mut connection).await?;
+    connection.commit().await
 }

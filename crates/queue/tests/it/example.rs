@@ -15,7 +15,7 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
             Ok(())
         })
     };
-    vec![on(Database::Sqlite), on(Database::Postgres)]
+    Database::ALL.map(on).into()
 }
 
 fn the_example_runs(ground: &Ground) {

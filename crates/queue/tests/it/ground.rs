@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, PgConnection};
 use telecine_queue::{
     Claimed, Count, Finish, Job, JobFilter, JobId, JobState, Kinds, NewJob, NewWorker, OpenOptions, Outcome,
     Page, Pull, Push, Queue, Runtime, Settled, Slots, WorkerId, WorkerOptions, open_with,
@@ -26,13 +28,18 @@ const PATIENCE: Duration = Duration::from_secs(180);
 pub(crate) enum Database {
     Sqlite,
     Postgres,
+    /// Postgres behind PgBouncer in transaction mode.
+    Bouncer,
 }
 
 impl Database {
+    pub(crate) const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Bouncer];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
+            Self::Bouncer => "bouncer",
         }
     }
 }
@@ -64,6 +71,7 @@ impl Ground {
         let url = match database {
             Database::Sqlite => format!("sqlite:{}", folder.path().join("queue.db").display()),
             Database::Postgres => server.new_database(),
+            Database::Bouncer => server.new_database_behind_bouncer(),
         };
         Self { database, url, folder, server: server.clone() }
     }
@@ -224,12 +232,11 @@ impl Ground {
                 );
                 assert_eq!(changed.expect("update"), 1);
             }
-            Database::Postgres => {
-                let name = self.url.rsplit('/').next().expect("a database name");
+            Database::Postgres | Database::Bouncer => {
                 let sql = format!(
                     "UPDATE telecine.job SET deadline_at = to_timestamp(1) WHERE id = {id} AND deadline_at > now()"
                 );
-                assert!(String::from_utf8_lossy(&self.server.psql(name, &sql).stdout).contains("UPDATE 1"));
+                assert!(self.psql(&sql).contains("UPDATE 1"));
             }
         }
     }
@@ -245,7 +252,7 @@ impl Ground {
                 let sql = format!("SELECT COUNT(*) FROM {table}");
                 file.query_row(&sql, [], |row| row.get::<_, i64>(0)).expect("count").unsigned_abs()
             }
-            Database::Postgres => {
+            Database::Postgres | Database::Bouncer => {
                 let told = self.psql(&format!("SELECT 'rows=' || COUNT(*) FROM telecine.{table}"));
                 let rows = told.split("rows=").nth(1).and_then(|rest| rest.split_whitespace().next());
                 rows.and_then(|rows| rows.parse().ok()).unwrap_or_else(|| panic!("no number in {told}"))
@@ -265,7 +272,7 @@ impl Ground {
                 );
                 assert!(moved.expect("update") > 0);
             }
-            Database::Postgres => {
+            Database::Postgres | Database::Bouncer => {
                 let sql =
                     format!("UPDATE telecine.schedule SET next_at = next_at - {hours} * INTERVAL '1 hour'");
                 assert!(self.psql(&sql).contains("UPDATE"));
@@ -273,8 +280,39 @@ impl Ground {
         }
     }
 
-    fn psql(&self, sql: &str) -> String {
-        let name = self.url.rsplit('/').next().expect("a database name");
-        String::from_utf8_lossy(&self.server.psql(name, sql).stdout).into_owned()
+    /// What Postgres itself says, whatever stands in front of it for others.
+    pub(crate) fn psql(&self, sql: &str) -> String {
+        let told = self.server.psql(self.database_name(), sql);
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+        String::from_utf8_lossy(&told.stdout).into_owned()
+    }
+
+    /// The name of the Postgres database.
+    pub(crate) fn database_name(&self) -> &str {
+        let name = self.url.rsplit('/').next().and_then(|rest| rest.split('?').next());
+        name.expect("a database name")
+    }
+
+    /// Where clients connect to.
+    pub(crate) fn port(&self) -> u16 {
+        match self.database {
+            Database::Sqlite | Database::Postgres => self.server.port(),
+            Database::Bouncer => self.server.bouncer_port(),
+        }
+    }
+
+    /// The same database for who connects to another port.
+    pub(crate) fn url_at(&self, port: u16) -> String {
+        self.url.replace(&format!(":{}/", self.port()), &format!(":{port}/"))
+    }
+
+    /// A connection of the caller's own to the same Postgres, by the same way.
+    pub(crate) async fn callers_connection(&self) -> PgConnection {
+        let options: PgConnectOptions = self.url.trim_end_matches("?pgbouncer=true").parse().expect("a URL");
+        let options = match self.database {
+            Database::Sqlite | Database::Postgres => options,
+            Database::Bouncer => options.extra_float_digits(None),
+        };
+        options.connect().await.expect("connect")
     }
 }

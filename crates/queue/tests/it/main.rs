@@ -7,6 +7,7 @@ mod example;
 mod ground;
 mod model;
 mod own_transaction;
+mod pooler;
 mod postgres_server;
 mod power_loss;
 mod promises;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let server = PostgresServer::start();
     let mut trials = Vec::new();
-    for database in [Database::Sqlite, Database::Postgres] {
+    for database in Database::ALL {
         for (name, promise) in promises::all() {
             let server = server.clone();
             trials.push(Trial::test(format!("{}::{name}", database.name()), move || {
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     trials.extend(own_transaction::trials(&server));
     trials.extend(example::trials(&server));
     trials.extend(model::trials(&server));
+    trials.extend(pooler::trials(&server));
     trials.extend(power_loss::trials());
     trials.extend(schema::trials(&server));
     trials.extend(unfit::trials(&server));

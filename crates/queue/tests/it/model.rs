@@ -30,7 +30,7 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
             Ok(())
         })
     };
-    vec![on(Database::Sqlite), on(Database::Postgres)]
+    Database::ALL.map(on).into()
 }
 
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use serde_json::json;
-use sqlx::{Connection, PgConnection};
+use sqlx::Connection;
 use telecine_queue::{
     Failure, Job, JobContext, JobState, Kind, Kinds, OpenOptions, PostgresQueue, Push, Queue, QueueError,
     WorkerOptions,
@@ -15,10 +15,14 @@ use crate::ground::{Database, Ground, brisk, check_invariants, run, start, wait_
 use crate::postgres_server::PostgresServer;
 
 pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
-    let server = server.clone();
-    vec![Trial::test("postgres::a_push_inside_the_callers_transaction_shares_its_fate", move || {
-        run(a_push_inside_the_callers_transaction_shares_its_fate(Ground::new(Database::Postgres, &server)))
-    })]
+    let on = |database: Database| {
+        let server = server.clone();
+        let name = format!("{}::a_push_inside_the_callers_transaction_shares_its_fate", database.name());
+        Trial::test(name, move || {
+            run(a_push_inside_the_callers_transaction_shares_its_fate(Ground::new(database, &server)))
+        })
+    };
+    vec![on(Database::Postgres), on(Database::Bouncer)]
 }
 
 struct Work;
@@ -40,14 +44,14 @@ async fn a_push_inside_the_callers_transaction_shares_its_fate(ground: Ground) {
     // Only the wake-up that comes with the commit can bring the job to this worker.
     let idle = WorkerOptions { poll_every: Duration::from_secs(3_600), ..brisk(1) };
     let worker = start(&queue, Kinds::new().with(Work), idle).await;
-    let mut connection = PgConnection::connect(&ground.url).await.expect("connect");
-    sqlx::query("CREATE TABLE upload (name TEXT)")
+    let mut connection = ground.callers_connection().await;
+    sqlx::raw_sql("CREATE TABLE upload (name TEXT)")
         .execute(&mut connection)
         .await
         .expect("the caller's own table");
 
     let mut kept = connection.begin().await.expect("begin");
-    sqlx::query("INSERT INTO upload VALUES ('a.mov')").execute(&mut *kept).await.expect("insert");
+    sqlx::raw_sql("INSERT INTO upload VALUES ('a.mov')").execute(&mut *kept).await.expect("insert");
     let pushed = postgres.push_in(&mut kept, vec![work(1).into()]).await.expect("push_in").remove(0);
     assert_eq!(queue.get(pushed.jobs[0]).await.expect("get"), None, "nothing is there before the commit");
     kept.commit().await.expect("commit");

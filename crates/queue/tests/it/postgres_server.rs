@@ -1,6 +1,7 @@
-//! A real Postgres of our own: a fresh cluster in a temporary folder, on a free loopback port.
+//! A real Postgres of our own: a fresh cluster in a temporary folder, on a free loopback port; and on request a real
+//! PgBouncer in front of it.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,6 +23,13 @@ struct Inner {
     settings: Vec<String>,
     process: Mutex<Option<Child>>,
     databases: AtomicU32,
+    bouncer: OnceLock<Bouncer>,
+}
+
+/// PgBouncer in transaction mode, as a package installs it but for what a test needs to be quick.
+struct Bouncer {
+    port: u16,
+    process: Mutex<Child>,
 }
 
 impl PostgresServer {
@@ -59,6 +67,7 @@ impl PostgresServer {
             settings: settings.iter().map(ToString::to_string).collect(),
             process: Mutex::new(None),
             databases: AtomicU32::new(0),
+            bouncer: OnceLock::new(),
         }));
         server.launch();
         server
@@ -110,6 +119,9 @@ impl PostgresServer {
     }
 
     pub(crate) fn stop(&self) {
+        if let Some(bouncer) = self.0.bouncer.get() {
+            bouncer.stop();
+        }
         let stopped = as_postgres(&self.0.bin.join("pg_ctl"))
             .arg("-D")
             .arg(self.0.folder.join("data"))
@@ -123,10 +135,25 @@ impl PostgresServer {
 
     /// The URL of a new, empty database.
     pub(crate) fn new_database(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{}", self.0.port, self.make_database())
+    }
+
+    /// The URL of a new, empty database behind PgBouncer.
+    pub(crate) fn new_database_behind_bouncer(&self) -> String {
+        let port = self.bouncer_port();
+        format!("postgres://postgres@127.0.0.1:{port}/{}?pgbouncer=true", self.make_database())
+    }
+
+    /// Where PgBouncer listens, which is started for whoever asks first.
+    pub(crate) fn bouncer_port(&self) -> u16 {
+        self.0.bouncer.get_or_init(|| Bouncer::start(&self.0.folder, self.0.port)).port
+    }
+
+    fn make_database(&self) -> String {
         let name = format!("t{}", self.0.databases.fetch_add(1, Ordering::Relaxed));
         let made = self.psql("postgres", &format!("CREATE DATABASE {name}"));
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        format!("postgres://postgres@127.0.0.1:{}/{name}", self.0.port)
+        name
     }
 
     /// The process whose children are the server's other processes.
@@ -178,6 +205,63 @@ impl Drop for Inner {
             let _ = postmaster.kill();
             let _ = postmaster.wait();
         }
+    }
+}
+
+impl Bouncer {
+    fn start(folder: &Path, postgres_port: u16) -> Self {
+        let (config, users, port) = (folder.join("bouncer.ini"), folder.join("users.txt"), free_port());
+        std::fs::write(&users, "\"postgres\" \"\"\n").expect("a list of users");
+        let settings = format!(
+            "[databases]\n\
+             * = host=127.0.0.1 port={postgres_port}\n\
+             [pgbouncer]\n\
+             listen_addr = 127.0.0.1\n\
+             listen_port = {port}\n\
+             unix_socket_dir =\n\
+             auth_type = trust\n\
+             auth_file = {users}\n\
+             pool_mode = transaction\n\
+             ; few, so that server connections are shared\n\
+             default_pool_size = 8\n\
+             max_client_conn = 2000\n\
+             ; every test has a database of its own, and Postgres takes 200 connections in all\n\
+             server_idle_timeout = 3\n\
+             ; how long a server that was down is not tried again: 15 s by default\n\
+             server_login_retry = 0.2\n\
+             log_connections = 0\n\
+             log_disconnections = 0\n",
+            users = users.display()
+        );
+        std::fs::write(&config, settings).expect("a configuration");
+        let mut command = as_postgres(Path::new("/usr/sbin/pgbouncer"));
+        let log = std::fs::File::create(folder.join("bouncer.log")).expect("a log file");
+        command.arg(&config).stdout(Stdio::null()).stderr(log);
+        let mut process = spawn_for_life(command);
+        let until = Instant::now() + Duration::from_secs(60);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let ended = process.try_wait().expect("our own child").is_some();
+            let log = || std::fs::read_to_string(folder.join("bouncer.log")).unwrap_or_default();
+            assert!(
+                !ended && Instant::now() < until,
+                "PgBouncer did not come up (is it installed? run scripts/setup): {}",
+                log()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self { port, process: Mutex::new(process) }
+    }
+
+    fn stop(&self) {
+        let mut process = self.process.lock().expect("no test panics here");
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+}
+
+impl Drop for Bouncer {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

@@ -153,7 +153,7 @@ impl Site {
     fn new(database: Database) -> Self {
         match database {
             Database::Sqlite => Self::on(Disk::new(256), database, None),
-            Database::Postgres => {
+            Database::Postgres | Database::Bouncer => {
                 let disk = Disk::new(512);
                 let server = PostgresServer::start_in(disk.folder());
                 server.new_database();

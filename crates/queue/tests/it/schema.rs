@@ -69,7 +69,7 @@ fn every_sql_file_prepares(ground: Ground) {
                     file.prepare(&text).unwrap_or_else(|error| panic!("{name}.sql: {error}"));
                 }
             }
-            Database::Postgres => {
+            Database::Postgres | Database::Bouncer => {
                 use sqlx::{Connection, Executor, SqlSafeStr};
                 let mut connection = sqlx::PgConnection::connect(&ground.url).await.expect("connect");
                 for (name, text) in statements(Database::Postgres) {
@@ -95,7 +95,7 @@ fn the_schema_is_the_committed_one(ground: Ground) {
                 look.query_map([], |row| row.get(0)).expect("query").collect::<Result<_, _>>().expect("rows");
             parts.join("\n\n") + "\n"
         }
-        Database::Postgres => ground.server.dump_schema(&ground.url),
+        Database::Postgres | Database::Bouncer => ground.server.dump_schema(&ground.url),
     };
     let committed = crate_folder().join("schema").join(ground.database.name()).with_extension("sql");
     if std::env::var_os("TELECINE_RENEW_SCHEMA").is_some() {

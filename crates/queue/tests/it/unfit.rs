@@ -13,7 +13,7 @@ use crate::postgres_server::{PostgresServer, free_port};
 
 pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
     type Test = fn(Ground);
-    let tests: [(&str, Database, Test); 13] = [
+    let tests: [(&str, Database, Test); 15] = [
         ("an_unknown_scheme_is_refused", Database::Sqlite, |_| an_unknown_scheme_is_refused()),
         ("a_missing_folder_is_named", Database::Sqlite, a_missing_folder_is_named),
         (
@@ -27,6 +27,7 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
         ("a_full_disk_refuses_and_goes_on", Database::Sqlite, a_full_disk_refuses_and_goes_on),
         ("a_newer_schema_is_refused", Database::Sqlite, a_newer_schema_is_refused),
         ("a_newer_schema_is_refused", Database::Postgres, a_newer_schema_is_refused),
+        ("a_newer_schema_is_refused", Database::Bouncer, a_newer_schema_is_refused),
         (
             "a_schema_that_is_behind_is_refused_if_asked",
             Database::Sqlite,
@@ -35,6 +36,11 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
         (
             "a_schema_that_is_behind_is_refused_if_asked",
             Database::Postgres,
+            a_schema_that_is_behind_is_refused_if_asked,
+        ),
+        (
+            "a_schema_that_is_behind_is_refused_if_asked",
+            Database::Bouncer,
             a_schema_that_is_behind_is_refused_if_asked,
         ),
         ("a_server_that_is_not_there_is_named", Database::Postgres, |_| {
@@ -228,11 +234,10 @@ fn a_newer_schema_is_refused(ground: Ground) {
             let other = rusqlite::Connection::open(file(&ground)).expect("open");
             other.execute_batch("INSERT INTO schema_version VALUES (99, 'future', 'x')").expect("write");
         }
-        Database::Postgres => {
-            let name = ground.url.rsplit('/').next().expect("a name");
+        Database::Postgres | Database::Bouncer => {
             let sql = "INSERT INTO telecine.schema_version (version, name, checksum, applied_at) \
                        VALUES (99, 'future', 'x', now())";
-            assert!(ground.server.psql(name, sql).status.success());
+            ground.psql(sql);
         }
     }
 
@@ -279,9 +284,8 @@ fn a_server_without_fsync_is_refused() {
 }
 
 fn a_read_only_server_is_refused(ground: &Ground) {
-    let name = ground.url.rsplit('/').next().expect("a name");
-    let sql = format!("ALTER DATABASE {name} SET default_transaction_read_only = on");
-    assert!(ground.server.psql(name, &sql).status.success());
+    let name = ground.database_name();
+    ground.psql(&format!("ALTER DATABASE {name} SET default_transaction_read_only = on"));
 
     let error = refusal(&ground.url, &impatient());
 

@@ -195,13 +195,11 @@ pub(super) async fn the_claim_uses_its_index_behind_a_deep_backlog(ground: Arc<G
             assert!(plan.contains("USING INDEX job_ready"), "{plan}");
             assert!(!plan.contains("TEMP B-TREE FOR ORDER BY"), "{plan}");
         }
-        Database::Postgres => {
-            let name = ground.url.rsplit('/').next().expect("a database name");
-            ground.server.psql(name, "ANALYZE telecine.job");
+        Database::Postgres | Database::Bouncer => {
+            ground.psql("ANALYZE telecine.job");
             let claim = "SELECT id FROM telecine.job WHERE state = 'pending' AND lane = 'cpu' AND kind = ANY('{work}') \
                          AND scratch_bytes <= 1 ORDER BY priority DESC, fair_at, id LIMIT 10 FOR UPDATE SKIP LOCKED";
-            let plan = ground.server.psql(name, &format!("EXPLAIN {claim}"));
-            let plan = String::from_utf8_lossy(&plan.stdout).into_owned();
+            let plan = ground.psql(&format!("EXPLAIN {claim}"));
             assert!(plan.contains("Index Scan using job_ready"), "{plan}");
             assert!(!plan.contains("Sort"), "{plan}");
             // And the whole of it, as a session of ours would plan it without looking at the parameters.
@@ -210,8 +208,7 @@ pub(super) async fn the_claim_uses_its_index_behind_a_deep_backlog(ground: Arc<G
                 "SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; \
                  PREPARE claim AS {sql}; EXPLAIN EXECUTE claim (1, '{{cpu}}', '{{10}}', '{{work}}', 1, 1)"
             );
-            let plan = ground.server.psql(name, &whole);
-            let plan = String::from_utf8_lossy(&plan.stdout).into_owned();
+            let plan = ground.psql(&whole);
             assert!(plan.contains("Index Scan using job_ready"), "{plan}");
             assert!(!plan.contains("Seq Scan on job"), "{plan}");
         }

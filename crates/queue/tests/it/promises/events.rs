@@ -210,11 +210,11 @@ pub(super) async fn an_event_that_is_committed_late_is_not_skipped(ground: Arc<G
     };
 
     let early = match ground.database {
-        Database::Postgres => {
+        Database::Postgres | Database::Bouncer => {
             use sqlx::Connection;
             let own =
                 telecine_queue::PostgresQueue::open(&ground.url, &Default::default()).await.expect("open");
-            let mut connection = sqlx::PgConnection::connect(&ground.url).await.expect("connect");
+            let mut connection = ground.callers_connection().await;
             let mut tx = connection.begin().await.expect("begin");
             let push = Push::run(NewRun::new("film"), [work(1)]);
             let early = own.push_in(&mut tx, vec![push]).await.expect("push_in")[0].run.clone();

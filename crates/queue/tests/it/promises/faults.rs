@@ -35,6 +35,10 @@ pub(super) async fn a_database_that_dies_loses_nothing(ground: Arc<Ground>) {
             let server = tokio::task::block_in_place(PostgresServer::start);
             (server.new_database(), Some(server))
         }
+        Database::Bouncer => {
+            let server = tokio::task::block_in_place(PostgresServer::start);
+            (tokio::task::block_in_place(|| server.new_database_behind_bouncer()), Some(server))
+        }
     };
     let options = OpenOptions { patience: Duration::from_millis(500), ..OpenOptions::default() };
     let queue = open_with(&url, &options).await.expect("open");
@@ -83,12 +87,11 @@ async fn wait_until_live_is_empty_through_faults(queue: &Arc<dyn Queue>) {
 /// where only a repeated call can play the part.
 pub(super) async fn a_lost_answer_of_a_commit_is_settled_by_asking_again(ground: Arc<Ground>) {
     let direct = ground.open().await;
-    let proxy = Proxy::in_front_of(ground.server.port()).await;
+    let proxy = Proxy::in_front_of(ground.port()).await;
     let queue = match ground.database {
         Database::Sqlite => ground.open().await,
-        Database::Postgres => {
-            let url =
-                ground.url.replace(&format!(":{}/", ground.server.port()), &format!(":{}/", proxy.port));
+        Database::Postgres | Database::Bouncer => {
+            let url = ground.url_at(proxy.port);
             // One connection, so that the answer that is lost is the one we mean.
             let options = OpenOptions { max_connections: 1, ..OpenOptions::default() };
             open_with(&url, &options).await.expect("open through the proxy")
@@ -105,7 +108,7 @@ pub(super) async fn a_lost_answer_of_a_commit_is_settled_by_asking_again(ground:
     // Warm the connection up, so that the next thing on it is the finish.
     queue.get(ids[0]).await.expect("get");
 
-    if ground.database == Database::Postgres {
+    if ground.database != Database::Sqlite {
         proxy.lose_next_answer();
     } else {
         queue.finish(&finishes).await.expect("finish");
@@ -114,7 +117,7 @@ pub(super) async fn a_lost_answer_of_a_commit_is_settled_by_asking_again(ground:
         eventually("the finish comes through", || async { queue.finish(&finishes).await.ok() }).await;
 
     assert_eq!(settled, [Settled::Accepted; 2], "its own work is not refused");
-    if ground.database == Database::Postgres {
+    if ground.database != Database::Sqlite {
         assert_eq!(proxy.answers_lost(), 1, "the fault was really there");
     }
     let mut seen = Vec::new();
@@ -130,12 +133,10 @@ pub(super) async fn a_lost_answer_of_a_commit_is_settled_by_asking_again(ground:
 /// Postgres: connections that are open fall silent in the middle of the work, as behind a firewall that forgot them.
 /// SQLite has none.
 pub(super) async fn a_connection_that_freezes_is_given_up(ground: Arc<Ground>) {
-    let proxy = Proxy::in_front_of(ground.server.port()).await;
+    let proxy = Proxy::in_front_of(ground.port()).await;
     let url = match ground.database {
         Database::Sqlite => ground.url.clone(),
-        Database::Postgres => {
-            ground.url.replace(&format!(":{}/", ground.server.port()), &format!(":{}/", proxy.port))
-        }
+        Database::Postgres | Database::Bouncer => ground.url_at(proxy.port),
     };
     let options = OpenOptions { patience: Duration::from_millis(300), ..OpenOptions::default() };
     let queue = open_with(&url, &options).await.expect("open");

@@ -542,10 +542,9 @@ impl Ground {
                 file.busy_timeout(Duration::from_secs(60)).expect("busy timeout");
                 assert_eq!(file.execute(sqlite, []).expect("execute"), 1);
             }
-            Database::Postgres => {
-                let name = self.url.rsplit('/').next().expect("a database name");
-                let done = self.server.psql(name, postgres);
-                assert!(String::from_utf8_lossy(&done.stdout).contains("UPDATE 1"), "{done:?}");
+            Database::Postgres | Database::Bouncer => {
+                let done = self.psql(postgres);
+                assert!(done.contains("UPDATE 1"), "{done}");
             }
         }
     }
