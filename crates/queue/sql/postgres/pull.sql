@@ -1,18 +1,24 @@
 -- pull.sql: claim ready jobs, up to each lane's limit; the best of each lane, in no order. No rows: nothing was ready, or
 -- the worker was declared dead.
 -- The ids go through an array because the planner takes a LIMIT it does not know for a tenth of the table. What is counted
--- comes from `ready`, which is narrow: rows that pass through a CTE are copied whole.
-WITH able AS MATERIALIZED (
+-- comes from `ready`, which is narrow: rows that pass through a CTE are copied whole. The lists go through `asked`, where
+-- the planner cannot see how short they are: it would take the plan for any list to be dearer, and plan every claim anew,
+-- which costs more than to claim a job.
+WITH asked AS MATERIALIZED (
+    SELECT $2::TEXT[] AS lanes, $3::BIGINT[] AS jobs, $4::TEXT[] AS kinds
+), able AS MATERIALIZED (
     SELECT ARRAY(
-        SELECT kind
-        FROM UNNEST($4::TEXT[]) AS wanted (kind)
+        SELECT wanted.kind
+        FROM asked
+        CROSS JOIN UNNEST(asked.kinds) AS wanted (kind)
         WHERE NOT EXISTS (SELECT 1 FROM telecine.pause WHERE pause.scope = 'kind' AND pause.name = wanted.kind)
     ) AS kinds
 ), ready AS MATERIALIZED (
     SELECT best.id, best.lane, best.kind, best.run
     FROM telecine.worker
+    CROSS JOIN asked
     JOIN able ON able.kinds <> '{}'
-    JOIN UNNEST($2::TEXT[], $3::BIGINT[]) AS wanted (lane, jobs)
+    JOIN UNNEST(asked.lanes, asked.jobs) AS wanted (lane, jobs)
         ON NOT EXISTS (SELECT 1 FROM telecine.pause WHERE pause.scope = 'lane' AND pause.name = wanted.lane)
     CROSS JOIN LATERAL (
         SELECT job.id, job.lane, job.kind, job.run
