@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde_json::Value;
-use telecine_queue::{Failure, Job, JobContext, Kind, Kinds, Push, Queue, Runtime};
+use telecine_queue::{Failure, Job, JobContext, Kind, Kinds, Pausable, Push, Queue, Runtime};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -14,8 +14,9 @@ use crate::child::{Process, Role};
 use crate::ground::{Ground, KIND, job, per_second, worker_options};
 use crate::limit::{BULK, BULK_BATCHES, PRODUCERS, PUSH_FOR};
 
-/// Two batches of 500 in flight, as in the raw drain with its two connections.
-const SLOTS: u32 = 1_000;
+/// Enough that two batches are with the database while two others are in the worker: the raw drain has two connections and
+/// nothing between them.
+const SLOTS: u32 = 2_000;
 /// How long a waiting worker is watched.
 const IDLE_FOR: Duration = Duration::from_secs(10);
 
@@ -53,15 +54,19 @@ pub(crate) async fn push_bulk(ground: &Ground) -> f64 {
     rate
 }
 
-/// Fills the queue, then starts a worker and waits until the last outcome is stored.
+/// Fills the queue, then lets a waiting worker at it and waits until the last outcome is stored. The worker is connected
+/// before, as the raw drain is.
 pub(crate) async fn drain(ground: &Ground, jobs: u64) -> f64 {
     let queue = ground.open().await;
-    fill(&queue, jobs).await;
     let ran = Arc::new(Ran::default());
-    let started = Instant::now();
     let kinds = Kinds::new().with(Noop(Arc::clone(&ran)));
+    let noops = Pausable::Kind(KIND.into());
+    queue.pause(&noops).await.expect("pause");
     let worker =
         Runtime::start(Arc::clone(&queue), kinds, worker_options(SLOTS)).await.expect("the worker starts");
+    fill(&queue, jobs).await;
+    let started = Instant::now();
+    queue.resume(&noops).await.expect("resume");
     ran.wait_for(jobs).await;
     // A slot is free only when its outcome is committed.
     while worker.running() > 0 {

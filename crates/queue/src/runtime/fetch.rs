@@ -4,19 +4,27 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
 use super::held::{JobContext, StopReason};
 use super::settle::Ended;
+use super::slots::Reserved;
 use super::{Failure, Kind, Shared};
 use crate::claim::{Finish, Outcome};
-use crate::error::QueueError;
+use crate::error::{QueueError, Result};
 use crate::job::{Job, JobError};
 use crate::worker::{Claimed, Pull};
 
 /// How long to wait before asking a database again that did not answer.
 const AFTER_ERROR: Duration = Duration::from_millis(250);
+
+/// Pulls under way at the same time: while what one brought is being started, the database is at the next.
+const MOST_PULLS: usize = 2;
+/// Free slots that are worth a second pull. Fewer wait for the first, and are asked for together.
+const WORTH_A_SECOND: u32 = 250;
 
 pub(super) async fn fetch_until_drained(shared: Arc<Shared>) {
     let mut wakes = shared.queue.wakes();
@@ -24,6 +32,7 @@ pub(super) async fn fetch_until_drained(shared: Arc<Shared>) {
     // Lanes that had fewer jobs than we asked for: not asked again before something new may be there.
     let mut dry = BTreeSet::new();
     let (mut poll_at, mut seen) = (Instant::now(), wakes.borrow().ready);
+    let mut pulls = FuturesUnordered::new();
     while shared.is_working() {
         // A wake-up or a poll is for every lane, also while another lane keeps us busy.
         let ready = wakes.borrow_and_update().ready;
@@ -32,34 +41,74 @@ pub(super) async fn fetch_until_drained(shared: Arc<Shared>) {
             dry.clear();
             poll_at = Instant::now() + shared.options.poll_every;
         }
-        let mut lanes = shared.slots.free();
-        lanes.retain(|lane, _| !dry.contains(lane));
-        if lanes.is_empty() {
-            tokio::select! {
-                () = shared.slots.wait_for_free() => {}
-                _ = wakes.wait_for(|now| now.ready != seen) => {}
-                () = tokio::time::sleep_until(poll_at) => {}
-                _ = phase.changed() => {}
-            }
+        if let Some(reserved) = slots_to_fill(&shared, &dry, pulls.len()) {
+            pulls.push(pull(&shared, reserved, seen));
             continue;
         }
-        let pull = Pull {
-            worker: shared.worker(),
-            lanes: lanes.clone(),
-            kinds: shared.kinds.names().into_iter().map(str::to_owned).collect(),
-            free_scratch_bytes: u64::MAX,
+        let pulled = tokio::select! {
+            Some(pulled) = pulls.next() => Some(pulled),
+            () = shared.slots.wait_for_free() => None,
+            _ = wakes.wait_for(|now| now.ready != seen) => None,
+            () = tokio::time::sleep_until(poll_at) => None,
+            _ = phase.changed() => None,
         };
-        match shared.queue.pull(pull).await {
-            Ok(claimed) => {
-                dry.extend(lanes.into_iter().filter_map(|(lane, asked)| {
-                    let got = claimed.iter().filter(|claimed| claimed.job.lane == lane).count();
-                    (got < asked as usize).then_some(lane)
-                }));
-                for claimed in claimed {
-                    start(&shared, claimed);
-                }
+        if let Some(pulled) = pulled {
+            take_in(&shared, pulled, seen, &mut dry).await;
+        }
+    }
+    // What they claim is ours to run.
+    while let Some(pulled) = pulls.next().await {
+        take_in(&shared, pulled, seen, &mut dry).await;
+    }
+}
+
+fn slots_to_fill(shared: &Shared, dry: &BTreeSet<String>, under_way: usize) -> Option<Reserved> {
+    if under_way == MOST_PULLS {
+        return None;
+    }
+    let reserved = shared.slots.reserve(|lane| !dry.contains(lane));
+    let enough = if under_way == 0 { 1 } else { WORTH_A_SECOND };
+    if reserved.count() < enough {
+        shared.slots.put_back(reserved);
+        return None;
+    }
+    Some(reserved)
+}
+
+/// What came of a pull, and what it was for.
+struct Pulled {
+    reserved: Reserved,
+    /// The last wake-up before it: a later one may be for jobs that it has not seen.
+    seen: u64,
+    claimed: Result<Vec<Claimed>>,
+}
+
+async fn pull(shared: &Shared, reserved: Reserved, seen: u64) -> Pulled {
+    let pull = Pull {
+        worker: shared.worker(),
+        lanes: reserved.lanes(),
+        kinds: shared.kinds.names().into_iter().map(str::to_owned).collect(),
+        free_scratch_bytes: u64::MAX,
+    };
+    Pulled { claimed: shared.queue.pull(pull).await, reserved, seen }
+}
+
+async fn take_in(shared: &Arc<Shared>, pulled: Pulled, seen: u64, dry: &mut BTreeSet<String>) {
+    let Pulled { mut reserved, claimed, seen: seen_before } = pulled;
+    match claimed {
+        Ok(claimed) => {
+            for claimed in claimed {
+                let slot = reserved.take(&claimed.job.lane).expect("no more jobs than were asked for");
+                start(shared, claimed, slot);
             }
-            Err(error) => wait_out(&shared, &error).await,
+            if seen == seen_before {
+                dry.extend(reserved.lanes().into_keys());
+            }
+            shared.slots.put_back(reserved);
+        }
+        Err(error) => {
+            shared.slots.put_back(reserved);
+            wait_out(shared, &error).await;
         }
     }
 }
@@ -73,9 +122,8 @@ async fn wait_out(shared: &Shared, error: &QueueError) {
     tokio::time::sleep(AFTER_ERROR.min(shared.options.poll_every)).await;
 }
 
-fn start(shared: &Arc<Shared>, claimed: Claimed) {
+fn start(shared: &Arc<Shared>, claimed: Claimed, slot: u32) {
     let Claimed { job, claim } = claimed;
-    let slot = shared.slots.take(&job.lane).expect("the fetcher asks for no more than the free slots");
     let Some(kind) = shared.kinds.get(&job.kind) else {
         // Only the kinds we named are claimed; should a database do otherwise, the job goes back.
         let ended = Ended::new(&job, slot, Some(Finish::new(claim, Outcome::Release)));

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
 use super::{Phase, Shared};
@@ -30,17 +32,29 @@ impl Ended {
     }
 }
 
+/// Batches on their way to the database at the same time: while one commits, the next is being written.
+const MOST_BATCHES: usize = 2;
+/// Outcomes that are worth a second batch. Fewer wait for the first, and go together.
+const WORTH_A_SECOND: usize = 250;
+
 pub(super) async fn settle_until_left(shared: Arc<Shared>, mut outcomes: mpsc::UnboundedReceiver<Ended>) {
     let mut phase = shared.phase.subscribe();
+    let mut under_way = FuturesUnordered::new();
+    let mut batch = Vec::new();
     loop {
-        let mut batch = Vec::new();
-        tokio::select! {
-            received = outcomes.recv_many(&mut batch, MAX_BATCH) => if received == 0 { return },
-            _ = phase.wait_for(|phase| *phase == Phase::Left) => return,
+        let enough = if under_way.is_empty() { 1 } else { WORTH_A_SECOND };
+        if batch.len() >= enough && under_way.len() < MOST_BATCHES {
+            gather(&mut outcomes, &mut batch).await;
+            under_way.push(settle(&shared, std::mem::take(&mut batch)));
         }
-        gather(&mut outcomes, &mut batch).await;
+        let room = MAX_BATCH - batch.len();
         tokio::select! {
-            () = settle(&shared, batch) => {}
+            Some(()) = under_way.next() => {}
+            received = outcomes.recv_many(&mut batch, room), if room > 0 => {
+                if received == 0 {
+                    return;
+                }
+            }
             _ = phase.wait_for(|phase| *phase == Phase::Left) => return,
         }
     }

@@ -31,10 +31,42 @@ impl Slots {
 
 #[derive(Debug)]
 pub(super) struct SlotTable {
-    /// Free slot numbers by lane, lowest last.
-    free: Mutex<BTreeMap<String, Vec<u32>>>,
+    table: Mutex<Table>,
     total: usize,
     freed: Notify,
+}
+
+#[derive(Debug)]
+struct Table {
+    /// Free slot numbers by lane, lowest last.
+    free: BTreeMap<String, Vec<u32>>,
+    /// How many are neither free nor busy, because a pull is under way to fill them.
+    reserved: usize,
+}
+
+/// Slots that a pull is to fill, lowest last.
+#[derive(Debug, Default)]
+pub(super) struct Reserved {
+    slots: BTreeMap<String, Vec<u32>>,
+    filled: usize,
+}
+
+impl Reserved {
+    pub(super) fn count(&self) -> u32 {
+        self.slots.values().map(|slots| slots.len() as u32).sum()
+    }
+
+    /// How many there are by lane, of the lanes that have any.
+    pub(super) fn lanes(&self) -> BTreeMap<String, u32> {
+        let left = self.slots.iter().filter(|(_, slots)| !slots.is_empty());
+        left.map(|(lane, slots)| (lane.clone(), slots.len() as u32)).collect()
+    }
+
+    pub(super) fn take(&mut self, lane: &str) -> Option<u32> {
+        let slot = self.slots.get_mut(lane)?.pop();
+        self.filled += usize::from(slot.is_some());
+        slot
+    }
 }
 
 impl SlotTable {
@@ -45,40 +77,50 @@ impl SlotTable {
             free.insert(lane.clone(), (next..next + slots).rev().collect::<Vec<u32>>());
             next += slots;
         }
-        Self { free: Mutex::new(free), total: next as usize, freed: Notify::new() }
+        let table = Mutex::new(Table { free, reserved: 0 });
+        Self { table, total: next as usize, freed: Notify::new() }
     }
 
-    /// Free slots by lane.
-    pub(super) fn free(&self) -> BTreeMap<String, u32> {
-        let free = self.lock();
-        free.iter()
-            .filter(|(_, slots)| !slots.is_empty())
-            .map(|(lane, slots)| (lane.clone(), slots.len() as u32))
-            .collect()
+    /// All free slots of the lanes that are wanted.
+    pub(super) fn reserve(&self, wanted: impl Fn(&str) -> bool) -> Reserved {
+        let mut table = self.lock();
+        let lanes = table.free.iter_mut().filter(|(lane, slots)| wanted(lane) && !slots.is_empty());
+        let slots = lanes.map(|(lane, slots)| (lane.clone(), std::mem::take(slots))).collect();
+        let reserved = Reserved { slots, filled: 0 };
+        table.reserved += reserved.count() as usize;
+        reserved
     }
 
-    pub(super) fn take(&self, lane: &str) -> Option<u32> {
-        self.lock().get_mut(lane)?.pop()
+    /// What is left of a reservation is free again; what was taken of it is busy.
+    pub(super) fn put_back(&self, reserved: Reserved) {
+        let mut table = self.lock();
+        table.reserved -= reserved.count() as usize + reserved.filled;
+        for (lane, mut slots) in reserved.slots {
+            let free = table.free.entry(lane).or_default();
+            free.append(&mut slots);
+            free.sort_unstable_by(|a, b| b.cmp(a));
+        }
     }
 
     /// Frees the slots of a batch in one go: whoever waits for a free one finds all of them.
     pub(super) fn give_back<'a>(&self, leaving: impl Iterator<Item = (&'a str, u32)>) {
-        let mut free = self.lock();
+        let mut table = self.lock();
         for (lane, slot) in leaving {
-            if let Some(slots) = free.get_mut(lane) {
+            if let Some(slots) = table.free.get_mut(lane) {
                 slots.push(slot);
             }
         }
-        for slots in free.values_mut() {
+        for slots in table.free.values_mut() {
             slots.sort_unstable_by(|a, b| b.cmp(a));
         }
-        drop(free);
+        drop(table);
         self.freed.notify_waiters();
         self.freed.notify_one();
     }
 
     pub(super) fn busy(&self) -> usize {
-        self.total - self.lock().values().map(Vec::len).sum::<usize>()
+        let table = self.lock();
+        self.total - table.reserved - table.free.values().map(Vec::len).sum::<usize>()
     }
 
     /// Returns once a slot was given back since the last call.
@@ -97,7 +139,7 @@ impl SlotTable {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Vec<u32>>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
