@@ -106,6 +106,9 @@ impl Queue for PostgresQueue {
 
     async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>> {
         let claimed = self.database.retrying(|| claim::pull(&self.database, &pull)).await?;
+        if !claimed.is_empty() {
+            self.notifier.note_claims();
+        }
         if claimed.iter().any(|claimed| claimed.claim.in_run) {
             self.notifier.ring(events::ring());
         }

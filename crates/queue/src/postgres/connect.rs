@@ -328,13 +328,16 @@ enum Scope {
 
 /// The text of connect_session.sql with its parameters in it, so that it can go out together with BEGIN.
 fn settings(patience: Duration, scope: Scope) -> String {
-    // Zero would mean to wait for ever, and the setting is a 32-bit integer.
-    let lock_timeout_ms = ms(patience).clamp(1, i64::from(i32::MAX));
+    // Zero would mean to wait for ever, and the settings are 32-bit integers.
+    let text = |time: Duration| format!("'{}'", ms(time).clamp(1, i64::from(i32::MAX)));
     let is_local = match scope {
         Scope::Session => "FALSE",
         Scope::Transaction => "TRUE",
     };
-    sql!("connect_session").replace("$1", &format!("'{lock_timeout_ms}'")).replace("$2", is_local)
+    sql!("connect_session")
+        .replace("$1", &text(patience))
+        .replace("$2", is_local)
+        .replace("$3", &text(patience.saturating_mul(ANSWER_WITHIN)))
 }
 
 fn check_server(facts: &PgRow) -> Result<()> {

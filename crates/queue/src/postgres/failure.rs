@@ -53,10 +53,11 @@ impl Failure {
     }
 }
 
-/// The server went away, is starting or stopping, or has no room for another connection. PgBouncer says 08P01 of nearly
+/// The server went away, is starting or stopping, has no room for another connection, or gave us up for frozen. PgBouncer says 08P01 of nearly
 /// all that can happen to a connection, 58000 of a server that it cannot reach.
 fn is_gone(sqlstate: &str) -> bool {
-    sqlstate.starts_with("08") || matches!(sqlstate, "57P01" | "57P02" | "57P03" | "53300" | "58000")
+    sqlstate.starts_with("08")
+        || matches!(sqlstate, "25P03" | "57P01" | "57P02" | "57P03" | "53300" | "58000")
 }
 
 /// What comes of a pooler that we were not told of: it refuses what our sessions ask for, or the statement that we

@@ -3,7 +3,7 @@
 //! Behind a pooler in transaction mode nobody can LISTEN. There, whoever waits looks four times a second whether there is
 //! anything to do, and NOTIFY still goes out for those who can hear it.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const FIRST_RECONNECT: Duration = Duration::from_millis(100);
 const LAST_RECONNECT: Duration = Duration::from_secs(5);
 /// How often a process that cannot LISTEN looks for something to do.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// A look cannot tell whether a claim was taken away, only a beat can; and a beat writes.
+/// A look cannot tell whether a claim was taken away, only a beat can; and a beat writes, so it is not asked for as often.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(super) struct Notifier {
     /// Ends the tasks of a handle that was dropped without being closed.
     _stop_on_drop: DropGuard,
     tasks: Mutex<Tasks>,
+    /// Whether jobs were claimed here since the last look.
+    claimed: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
@@ -81,12 +83,18 @@ impl Notifier {
             _stop_on_drop: stop.clone().drop_guard(),
             stop,
             tasks: Mutex::new(Tasks { sender: Some(sender), listener: None }),
+            claimed: Arc::default(),
         }
     }
 
     /// After a commit: tells this process at once, and the others within a few milliseconds.
     pub(super) fn ring(&self, ring: Ring) {
         self.ring_after(ring, false);
+    }
+
+    /// Whoever claims may have something to lose, which a look at the database need not show.
+    pub(super) fn note_claims(&self) {
+        self.claimed.store(true, Ordering::Release);
     }
 
     /// Whether the next NOTIFY may go out now, with a statement that is about to be sent: one round trip less for
@@ -120,9 +128,10 @@ impl Notifier {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if tasks.listener.is_none() && !self.stop.is_cancelled() {
             let (database, bell, stop) = (self.database.clone(), self.bell.clone(), self.stop.clone());
+            let claimed = self.claimed.clone();
             tasks.listener = Some(self.runtime.spawn(async move {
                 match database.server().is_pooled() {
-                    true => stop.run_until_cancelled(Box::pin(look_out(database, bell))).await,
+                    true => stop.run_until_cancelled(Box::pin(look_out(database, bell, claimed))).await,
                     false => stop.run_until_cancelled(Box::pin(listen(database, bell))).await,
                 };
             }));
@@ -205,23 +214,45 @@ async fn follow(mut listener: PgListener, bell: &Bell, pause: &mut Duration) -> 
 }
 
 /// Rings the bell when there is something to do, for as long as it is polled.
-async fn look_out(database: Database, bell: Arc<Bell>) {
-    let mut beat_at = Instant::now();
+async fn look_out(database: Database, bell: Arc<Bell>, claimed: Arc<AtomicBool>) {
+    let mut revocations = Revocations::new();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         if !bell.is_heard() {
             continue;
         }
         match database.retrying(|| look(&database)).await {
-            Ok(mut ring) => {
-                ring.revoked &= Instant::now() >= beat_at;
-                if ring.revoked {
-                    beat_at = Instant::now() + BEAT_EVERY;
-                }
-                bell.ring(ring);
+            Ok(seen) => {
+                let busy = seen.revoked || claimed.swap(false, Ordering::AcqRel);
+                bell.ring(Ring { revoked: revocations.may_be_news(busy, Instant::now()), ..seen });
             }
             Err(error) => tracing::debug!(%error, "cannot look for something to do"),
         }
+    }
+}
+
+/// When to ask for a beat, which hears of claims that were taken away.
+struct Revocations {
+    was_busy: bool,
+    owed: bool,
+    next_at: Instant,
+}
+
+impl Revocations {
+    fn new() -> Self {
+        Self { was_busy: false, owed: false, next_at: Instant::now() }
+    }
+
+    /// A job that ran at the last look and does not now may have been taken away since, so one more beat is owed.
+    fn may_be_news(&mut self, busy: bool, now: Instant) -> bool {
+        self.owed |= busy || self.was_busy;
+        self.was_busy = busy;
+        let ask = self.owed && now >= self.next_at;
+        if ask {
+            self.owed = false;
+            self.next_at = now + BEAT_EVERY;
+        }
+        ask
     }
 }
 
@@ -235,4 +266,20 @@ async fn look(database: &Database) -> Tried<Ring> {
         told: value(&row, "told")?,
         ..Ring::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_job_that_vanished_between_two_looks_still_gets_its_beat() {
+        let (mut revocations, start) = (Revocations::new(), Instant::now());
+        let at = |looks: u32| start + LOOK_EVERY * looks;
+
+        assert!(revocations.may_be_news(true, at(1)), "it runs");
+        assert!(!revocations.may_be_news(false, at(2)), "it is gone, and the last beat was just now");
+        assert!(revocations.may_be_news(false, at(6)), "the beat that it is owed");
+        assert!(!revocations.may_be_news(false, at(20)), "and no more");
+    }
 }

@@ -287,6 +287,21 @@ impl Ground {
         String::from_utf8_lossy(&told.stdout).into_owned()
     }
 
+    /// Whether a client on Postgres is inside a transaction.
+    pub(crate) fn has_open_transaction(&self) -> bool {
+        match self.database {
+            Database::Sqlite => false,
+            Database::Postgres | Database::Bouncer => {
+                let open = self.psql(
+                    "SELECT COUNT(*) FROM pg_stat_activity \
+                     WHERE datname = current_database() AND backend_type = 'client backend' \
+                         AND state <> 'idle' AND pid <> pg_backend_pid()",
+                );
+                open.trim() != "0"
+            }
+        }
+    }
+
     /// The name of the Postgres database.
     pub(crate) fn database_name(&self) -> &str {
         let name = self.url.rsplit('/').next().and_then(|rest| rest.split('?').next());
