@@ -113,7 +113,8 @@ impl Queue for SqliteQueue {
     }
 
     async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>> {
-        self.writer.write(move |tx| claim::pull(tx, &pull)).await
+        let claimed = self.writer.write(move |tx| claim::pull(tx, &pull)).await?;
+        claimed.into_iter().map(claim::Unread::read).collect()
     }
 
     async fn finish(&self, batch: &[Finish]) -> Result<Vec<Settled>> {

@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
-use super::held::{JobContext, StopReason};
+use super::held::{HeldClaim, JobContext, StopReason};
 use super::settle::Ended;
 use super::slots::Reserved;
 use super::{Failure, Kind, Shared};
@@ -150,12 +150,9 @@ async fn run(shared: &Shared, kind: Arc<dyn Kind>, job: Arc<Job>, context: JobCo
     // A task of its own, so that a panic ends the attempt and not the worker.
     let mut task = tokio::spawn(async move { kind.run(&job, &context).await });
     let ended = tokio::select! {
+        biased;
         ended = &mut task => Some(ended),
-        _ = claim.stopped() => None,
-        () = tokio::time::sleep(timeout) => {
-            claim.stop(StopReason::TimedOut);
-            None
-        }
+        () = stopped_or_late(&claim, timeout) => None,
     };
     let ended = match ended {
         Some(ended) => Some(ended),
@@ -165,6 +162,16 @@ async fn run(shared: &Shared, kind: Arc<dyn Kind>, job: Arc<Job>, context: JobCo
         task.abort();
     }
     outcome(ended, claim.stop_reason(), timeout)
+}
+
+async fn stopped_or_late(claim: &HeldClaim, timeout: Duration) {
+    let started = Instant::now();
+    // A job that ends at once needs no timer.
+    tokio::task::yield_now().await;
+    tokio::select! {
+        () = claim.stopped() => {}
+        () = tokio::time::sleep_until(started + timeout) => claim.stop(StopReason::TimedOut),
+    }
 }
 
 /// What the end of a kind's task means, given why it was told to stop, if it was.

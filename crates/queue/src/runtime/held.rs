@@ -1,10 +1,10 @@
 //! The claims a worker holds: what their kinds report, and the means to stop them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::graph::{NewRecord, Spawn};
@@ -66,7 +66,8 @@ impl JobContext {
 
     /// Cancelled when the job should stop: cancelled by someone, out of time, or its worker leaves.
     pub fn stopping(&self) -> CancellationToken {
-        self.claim.stopping.clone()
+        // A child: what a kind does with its own token is not a stop.
+        self.claim.stopping.child_token()
     }
 
     /// The number of the slot it runs in.
@@ -80,7 +81,7 @@ pub(super) struct HeldClaim {
     pub(super) fence: Fence,
     acts_outside: bool,
     stopping: CancellationToken,
-    reason: watch::Sender<Option<StopReason>>,
+    reason: OnceLock<StopReason>,
     news: Mutex<News>,
     spawn: Mutex<Spawn>,
 }
@@ -97,25 +98,13 @@ struct News {
 impl HeldClaim {
     /// The first reason counts.
     pub(super) fn stop(&self, why: StopReason) {
-        self.reason.send_if_modified(|reason| {
-            let first = reason.is_none();
-            if first {
-                *reason = Some(why);
-            }
-            first
-        });
+        let _ = self.reason.set(why);
         self.stopping.cancel();
     }
 
-    pub(super) async fn stopped(&self) -> StopReason {
-        let mut reason = self.reason.subscribe();
-        loop {
-            if let Some(why) = *reason.borrow_and_update() {
-                return why;
-            }
-            // The sender lives in `self`.
-            let _ = reason.changed().await;
-        }
+    /// Returns when the job is told to stop.
+    pub(super) async fn stopped(&self) {
+        self.stopping.cancelled().await;
     }
 
     /// What the finish has to take along: jobs to spawn, and records that no beat has sent yet.
@@ -125,7 +114,7 @@ impl HeldClaim {
     }
 
     pub(super) fn stop_reason(&self) -> Option<StopReason> {
-        *self.reason.borrow()
+        self.reason.get().copied()
     }
 
     fn lock(&self) -> MutexGuard<'_, News> {
@@ -146,7 +135,7 @@ impl Held {
             fence,
             acts_outside,
             stopping: CancellationToken::new(),
-            reason: watch::Sender::new(None),
+            reason: OnceLock::new(),
             news: Mutex::new(News { slot: Some(slot), ..News::default() }),
             spawn: Mutex::default(),
         });

@@ -5,7 +5,7 @@ use rusqlite::params;
 use super::clock::{boottime_ms, ms};
 use super::events::told;
 use super::policy::without_paused;
-use super::row::{self, Columns};
+use super::row::{self, json_array};
 use super::sql;
 use super::writer::Tx;
 use crate::claim::Claim;
@@ -14,7 +14,21 @@ use crate::job::{DEADLINE_GRACE, Job, JobState};
 use crate::run::RunId;
 use crate::worker::{Claimed, Pull};
 
-pub(super) fn pull(tx: &Tx<'_>, pull: &Pull) -> Result<Vec<Claimed>> {
+/// A claimed job whose payload is still text.
+pub(super) struct Unread {
+    job: Job,
+    payload: String,
+}
+
+impl Unread {
+    pub(super) fn read(self) -> Result<Claimed> {
+        let mut job = self.job;
+        job.payload = serde_json::from_str(&self.payload).map_err(QueueError::unexpected)?;
+        Ok(Claimed { claim: Claim::of(&job), job })
+    }
+}
+
+pub(super) fn pull(tx: &Tx<'_>, pull: &Pull) -> Result<Vec<Unread>> {
     if tx.first(sql!("worker_lives"), [pull.worker.0], |_| Ok(()))?.is_none() {
         return Err(QueueError::WorkerGone);
     }
@@ -27,28 +41,24 @@ pub(super) fn pull(tx: &Tx<'_>, pull: &Pull) -> Result<Vec<Claimed>> {
     Ok(claimed)
 }
 
-fn pull_lane(tx: &Tx<'_>, pull: &Pull, lane: &str, slots: u32, kinds: &str) -> Result<Vec<Claimed>> {
+fn pull_lane(tx: &Tx<'_>, pull: &Pull, lane: &str, slots: u32, kinds: &str) -> Result<Vec<Unread>> {
     let free_bytes = i64::try_from(pull.free_scratch_bytes).unwrap_or(i64::MAX);
-    let mut found = tx.all(
-        sql!("pull"),
-        params![
-            pull.worker.0,
-            tx.now.as_ms(),
-            boottime_ms(),
-            lane,
-            free_bytes,
-            kinds,
-            slots,
-            ms(DEADLINE_GRACE)
-        ],
-        |row| Ok((row::job(row)?, row.get::<_, i64>(Columns::AFTER_JOB)?)),
-    )?;
-    found.sort_by_key(|(job, fair_at)| (std::cmp::Reverse(job.priority), *fair_at, job.id));
-    let mut last_started: Option<RunId> = None;
-    for (job, _) in &found {
-        note_claim(tx, job, &mut last_started)?;
+    let wanted = params![pull.worker.0, tx.now.as_ms(), lane, free_bytes, kinds, slots];
+    let found = tx.all(sql!("pull"), wanted, |row| {
+        let (job, payload) = row::unread_job(row)?;
+        Ok(Unread { job, payload })
+    })?;
+    let ids = json_array(found.iter().map(|it| it.job.id));
+    let claim = params![ids, pull.worker.0, tx.now.as_ms(), boottime_ms(), ms(DEADLINE_GRACE)];
+    let claimed = if found.is_empty() { 0 } else { tx.run(sql!("pull_claim"), claim)? };
+    if claimed != found.len() {
+        return Err(QueueError::unexpected(format!("claimed {claimed} of {} ready jobs", found.len())));
     }
-    Ok(found.into_iter().map(|(job, _)| Claimed { claim: Claim::of(&job), job }).collect())
+    let mut last_started: Option<RunId> = None;
+    for claimed in &found {
+        note_claim(tx, &claimed.job, &mut last_started)?;
+    }
+    Ok(found)
 }
 
 fn note_claim(tx: &Tx<'_>, job: &Job, last_started: &mut Option<RunId>) -> Result<()> {

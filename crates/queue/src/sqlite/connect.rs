@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::clock::{LineClock, boot_id, boottime_ms};
@@ -126,6 +127,8 @@ fn configure(connection: &Connection) -> Result<()> {
             next_step: "put the file on a local disk that supports shared memory".into(),
         });
     }
+    // A statement keeps its plan: without this, every other value of a LIMIT has it prepared again, 50 µs each.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(db)?;
     // FULL: a commit is on the disk before anyone hears of it. NORMAL would lose acknowledged pushes with the power.
     connection
         .execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF; PRAGMA temp_store = MEMORY;")

@@ -1,12 +1,13 @@
 //! `finish`: from running to history, or back into the queue.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use rusqlite::params;
 
 use super::events::told;
 use super::graph::{follow_end, put_records, spawn};
-use super::row::Columns;
+use super::row::{Columns, json_array};
 use super::sql;
 use super::writer::Tx;
 use crate::bell::Ring;
@@ -15,6 +16,9 @@ use crate::error::Result;
 use crate::graph::{NewRecord, Spawn};
 use crate::job::{Fence, JobError, JobId, JobState};
 use crate::settle::{RunShare, Verdict};
+
+/// Longer results travel by themselves: the text of a set is parsed more than once, and has a limit.
+const LONGEST_IN_SET: usize = 1_000;
 
 /// A finish as the writer's thread applies it: everything decided and serialised.
 pub(super) struct Settlement {
@@ -25,6 +29,8 @@ pub(super) struct Settlement {
     lost: u32,
     error: Option<String>,
     end: End,
+    /// It belongs to no run and no limit, so nothing else changes when it ends.
+    stands_alone: bool,
     spawn: Option<Spawn>,
     records: Vec<NewRecord>,
 }
@@ -53,8 +59,19 @@ impl Settlement {
             lost: claim.lost,
             error: error.map(error_json),
             end,
+            stands_alone: !claim.in_run && claim.limit_key.is_none(),
             spawn: finish.spawned().cloned(),
             records: finish.records.clone(),
+        }
+    }
+
+    /// The result, if this is a completion that changes nothing but its own job.
+    fn plain_result(&self) -> Option<&str> {
+        match &self.end {
+            End::Done { state: JobState::Completed, result: Some(result) } if self.stands_alone => {
+                Some(result.as_str()).filter(|result| result.len() <= LONGEST_IN_SET)
+            }
+            End::Done { .. } | End::Back { .. } => None,
         }
     }
 }
@@ -64,7 +81,42 @@ pub(super) fn error_json(error: &JobError) -> String {
 }
 
 pub(super) fn finish(tx: &Tx<'_>, batch: &[Settlement]) -> Result<Vec<Settled>> {
-    batch.iter().map(|settlement| settle(tx, settlement)).collect()
+    let completed = complete_set(tx, batch)?;
+    let settled =
+        batch.iter().map(|settlement| match completed.contains(&(settlement.id, settlement.fence)) {
+            true => Ok(Settled::Accepted),
+            false => settle(tx, settlement),
+        });
+    settled.collect()
+}
+
+/// Completes the plain ones as one set, which costs a third of one by one; says whose claims it settled.
+fn complete_set(tx: &Tx<'_>, batch: &[Settlement]) -> Result<HashSet<(JobId, Fence)>> {
+    // One claim of each job: should there be another in the batch, it is settled by itself afterwards.
+    let plain: HashMap<JobId, &Settlement> =
+        batch.iter().filter(|it| it.plain_result().is_some()).map(|it| (it.id, it)).collect();
+    if plain.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let standing = tx.all(sql!("finish_standing"), [json_array(plain.keys())], |row| {
+        let mut column = Columns::of(row);
+        let (id, fence) = (JobId(column.next()?), Fence(column.next()?));
+        let (attempt, lost): (u32, u32) = (column.next()?, column.next()?);
+        let as_claimed = |it: &&&Settlement| (it.fence, it.attempt, it.lost) == (fence, attempt, lost);
+        let Some(settlement) = plain.get(&id).filter(as_claimed) else { return Ok(None) };
+        let (lane, kind) = (column.text()?, column.text()?);
+        tx.count(lane, kind, JobState::Running, -1);
+        tx.count(lane, kind, JobState::Completed, 1);
+        Ok(Some(*settlement))
+    })?;
+    let completed: Vec<&Settlement> = standing.into_iter().flatten().collect();
+    let set = json_array(completed.iter().map(|it| {
+        let slot = it.slot.map_or("null".into(), |slot| slot.to_string());
+        format!("[{},{},{slot},{}]", it.id, it.fence.0, it.plain_result().unwrap_or("null"))
+    }));
+    tx.run(sql!("finish_done_all"), params![set, tx.now.as_ms()])?;
+    tx.run(sql!("finish_forget_all"), [json_array(completed.iter().map(|it| it.id))])?;
+    Ok(completed.iter().map(|it| (it.id, it.fence)).collect())
 }
 
 fn settle(tx: &Tx<'_>, settlement: &Settlement) -> Result<Settled> {

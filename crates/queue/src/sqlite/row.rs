@@ -1,6 +1,7 @@
 //! Rows as values. Columns are read by position, in the order that every statement on jobs lists them.
 
 use std::collections::BTreeMap;
+use std::fmt::{Display, Write as _};
 use std::str::FromStr;
 
 use rusqlite::Row;
@@ -25,9 +26,6 @@ pub(super) struct Columns<'r, 's> {
 }
 
 impl<'r, 's> Columns<'r, 's> {
-    /// The first column that is not part of a job.
-    pub(super) const AFTER_JOB: usize = 33;
-
     pub(super) fn of(row: &'r Row<'s>) -> Self {
         Self { row, at: 0 }
     }
@@ -37,14 +35,18 @@ impl<'r, 's> Columns<'r, 's> {
         self.row.get(self.at - 1)
     }
 
+    /// As it lies in the row.
+    pub(super) fn text(&mut self) -> rusqlite::Result<&'r str> {
+        self.at += 1;
+        self.row.get_ref(self.at - 1)?.as_str().map_err(|error| self.unreadable(error.to_string()))
+    }
+
     pub(super) fn parsed<T: FromStr<Err: ToString>>(&mut self) -> rusqlite::Result<T> {
-        let text: String = self.next()?;
-        text.parse().map_err(|error: T::Err| self.unreadable(error.to_string()))
+        self.text()?.parse().map_err(|error: T::Err| self.unreadable(error.to_string()))
     }
 
     pub(super) fn json<T: DeserializeOwned>(&mut self) -> rusqlite::Result<T> {
-        let text: String = self.next()?;
-        serde_json::from_str(&text).map_err(|error| self.unreadable(error.to_string()))
+        serde_json::from_str(self.text()?).map_err(|error| self.unreadable(error.to_string()))
     }
 
     fn maybe_json<T: DeserializeOwned>(&mut self) -> rusqlite::Result<Option<T>> {
@@ -65,8 +67,36 @@ impl<'r, 's> Columns<'r, 's> {
     }
 }
 
+/// The values of a set, as a statement takes them.
+pub(super) fn json_array(items: impl Iterator<Item = impl Display>) -> String {
+    let mut array = String::from("[");
+    for (nth, item) in items.enumerate() {
+        let comma = if nth == 0 { "" } else { "," };
+        write!(array, "{comma}{item}").expect("memory takes everything");
+    }
+    array.push(']');
+    array
+}
+
 pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let mut column = Columns::of(row);
+    job_with(&mut column, Columns::json)
+}
+
+/// A job without its payload, and that as text: to parse it is not for the writer's thread.
+pub(super) fn unread_job(row: &Row<'_>) -> rusqlite::Result<(Job, String)> {
+    let mut payload = String::new();
+    let job = job_with(&mut Columns::of(row), |column| {
+        payload = column.next()?;
+        Ok(Value::Null)
+    })?;
+    Ok((job, payload))
+}
+
+fn job_with<'r, 's>(
+    column: &mut Columns<'r, 's>,
+    payload: impl FnOnce(&mut Columns<'r, 's>) -> rusqlite::Result<Value>,
+) -> rusqlite::Result<Job> {
     Ok(Job {
         id: JobId(column.next()?),
         tenant: column.next()?,
@@ -76,7 +106,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         lane: column.next()?,
         priority: column.next()?,
         state: column.parsed()?,
-        payload: column.json()?,
+        payload: payload(column)?,
         run_at: column.maybe_instant()?,
         generation: column.next()?,
         attempt: column.next()?,

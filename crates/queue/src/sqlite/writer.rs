@@ -1,7 +1,8 @@
 //! The one thread of this process that writes: group commit without a timer.
 //!
-//! While a commit waits for the disk, callers queue up; the next transaction takes them all, each under a savepoint
-//! of its own, so one that fails takes nothing with it. Nobody is answered before COMMIT has returned.
+//! While a commit waits for the disk, callers queue up; the next transaction takes them all, and whoever else comes
+//! while their statements run, each under a savepoint of its own, so one that fails takes nothing with it. Nobody is
+//! answered before COMMIT has returned.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -127,7 +128,8 @@ impl Writing {
         let mut written = false;
         loop {
             let first = match messages.recv_timeout(IDLE) {
-                Ok(message) => message,
+                Ok(Message::Write(operation)) => operation,
+                Ok(Message::Stop(done)) => return self.stop(done),
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
                     if std::mem::take(&mut written) {
@@ -136,22 +138,19 @@ impl Writing {
                     continue;
                 }
             };
-            let (group, stop) = gather(first, messages);
-            if !group.is_empty() {
-                self.write_group(group);
-                written = true;
-            }
-            if let Some(done) = stop {
-                self.checkpoint("TRUNCATE");
-                let _ = done.send(());
-                return;
+            let mut callers = Callers { first: Some(first), messages, stop: None };
+            self.write_group(&mut callers);
+            written = true;
+            if let Some(done) = callers.stop {
+                return self.stop(done);
             }
         }
     }
 
-    fn write_group(&self, mut group: Vec<Box<dyn Operation>>) {
-        let tx = Tx::new(&self.connection, self.line);
-        let fate = tx.write(&mut group, self.patience);
+    fn write_group(&self, callers: &mut Callers<'_>) {
+        let mut tx = Tx::new(&self.connection, self.line);
+        let mut group = Vec::new();
+        let fate = tx.write(callers, &mut group, self.patience);
         if let Err(error) = &fate {
             // SQLite ends a transaction by itself on some errors; then this fails for want of one, which is fine.
             let _ = self.connection.execute_batch("ROLLBACK");
@@ -159,6 +158,8 @@ impl Writing {
                 // The log may be what fills the disk: what it holds can go into the database.
                 self.checkpoint("TRUNCATE");
             }
+            // Who queued up meanwhile has waited as long.
+            group.extend(callers.take(MAX_GROUP));
         }
         for operation in group {
             operation.answer(&fate);
@@ -168,47 +169,74 @@ impl Writing {
         }
     }
 
+    fn stop(&self, done: oneshot::Sender<()>) {
+        self.checkpoint("TRUNCATE");
+        let _ = done.send(());
+    }
+
     /// Moves the write-ahead log into the database. Whoever still reads from it only makes it move less.
     fn checkpoint(&self, mode: &str) {
         let _ = self.connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
     }
 }
 
-/// Everything that has queued up, without waiting for more.
-fn gather(
-    first: Message,
-    messages: &Receiver<Message>,
-) -> (Vec<Box<dyn Operation>>, Option<oneshot::Sender<()>>) {
-    let mut group = Vec::new();
-    let mut next = Some(first);
-    while let Some(message) = next {
-        match message {
-            Message::Write(operation) => group.push(operation),
-            Message::Stop(done) => return (group, Some(done)),
+/// Whoever has queued up, taken without waiting for more.
+struct Callers<'m> {
+    first: Option<Box<dyn Operation>>,
+    messages: &'m Receiver<Message>,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+impl Iterator for Callers<'_> {
+    type Item = Box<dyn Operation>;
+
+    fn next(&mut self) -> Option<Box<dyn Operation>> {
+        if self.first.is_some() || self.stop.is_some() {
+            return self.first.take();
         }
-        next = if group.len() < MAX_GROUP { messages.try_recv().ok() } else { None };
+        match self.messages.try_recv().ok()? {
+            Message::Write(operation) => Some(operation),
+            Message::Stop(done) => {
+                self.stop = Some(done);
+                None
+            }
+        }
     }
-    (group, None)
 }
 
 /// A transaction under way, as an operation sees it.
 pub(super) struct Tx<'c> {
     connection: &'c Connection,
-    /// The wall clock of this transaction.
+    /// The wall clock of this operation.
     pub(super) now: Timestamp,
     /// Where new jobs stand in line.
     pub(super) line: LineClock,
-    counts: RefCell<Vec<CountChange>>,
+    /// What the operation under way moved, and what those before it did.
+    counts: RefCell<Counts>,
+    kept_counts: RefCell<Counts>,
     ring: Cell<Ring>,
     /// Limits whose jobs were moved.
     touched: RefCell<BTreeSet<String>>,
 }
+
+#[derive(Default)]
+struct Counts(Vec<CountChange>);
 
 struct CountChange {
     lane: String,
     kind: String,
     state: JobState,
     by: i64,
+}
+
+impl Counts {
+    fn add(&mut self, lane: &str, kind: &str, state: JobState, by: i64) {
+        let known = self.0.iter_mut().find(|it| it.state == state && it.kind == kind && it.lane == lane);
+        match known {
+            Some(count) => count.by += by,
+            None => self.0.push(CountChange { lane: lane.into(), kind: kind.into(), state, by }),
+        }
+    }
 }
 
 impl<'c> Tx<'c> {
@@ -218,30 +246,49 @@ impl<'c> Tx<'c> {
             now: Timestamp::now(),
             line,
             counts: RefCell::default(),
+            kept_counts: RefCell::default(),
             ring: Cell::default(),
             touched: RefCell::default(),
         }
     }
 
-    fn write(&self, group: &mut [Box<dyn Operation>], patience: Duration) -> Result<()> {
+    /// Runs every caller's operation, also of those who come meanwhile, and commits them together.
+    fn write(
+        &mut self,
+        callers: &mut Callers<'_>,
+        group: &mut Vec<Box<dyn Operation>>,
+        patience: Duration,
+    ) -> Result<()> {
         retry_while_busy(patience, || self.batch("BEGIN IMMEDIATE"))?;
-        for operation in group {
-            self.batch("SAVEPOINT operation")?;
-            let kept = operation.run(self);
-            if self.connection.is_autocommit() {
-                // A full disk or a broken one: SQLite has rolled everything back. Nothing may run outside.
-                return Err(QueueError::Full { reason: "the transaction was rolled back by SQLite".into() });
-            }
-            if kept {
-                self.flush_counts()?;
-            } else {
-                self.counts.borrow_mut().clear();
-                self.batch("ROLLBACK TO operation")?;
-            }
-            self.batch("RELEASE operation")?;
+        for operation in callers.take(MAX_GROUP) {
+            group.push(operation);
+            // Nobody finds himself in a transaction of before he came.
+            self.now = Timestamp::now();
+            self.run_operation(group.last_mut().expect("it was just added"))?;
         }
+        self.commit()
+    }
+
+    fn run_operation(&self, operation: &mut Box<dyn Operation>) -> Result<()> {
+        self.batch("SAVEPOINT operation")?;
+        let kept = operation.run(self);
+        if self.connection.is_autocommit() {
+            // A full disk or a broken one: SQLite has rolled everything back. Nothing may run outside.
+            return Err(QueueError::Full { reason: "the transaction was rolled back by SQLite".into() });
+        }
+        if kept {
+            self.keep_counts();
+        } else {
+            self.counts.take();
+            self.batch("ROLLBACK TO operation")?;
+        }
+        self.batch("RELEASE operation")
+    }
+
+    fn commit(&self) -> Result<()> {
         balance_touched(self)?;
-        self.flush_counts()?;
+        self.keep_counts();
+        self.store_counts()?;
         self.batch("COMMIT")
     }
 
@@ -255,9 +302,7 @@ impl<'c> Tx<'c> {
         let tx = Tx::new(connection, line);
         retry_while_busy(patience, || tx.batch("BEGIN IMMEDIATE"))?;
         let outcome = work(&tx).and_then(|value| {
-            balance_touched(&tx)?;
-            tx.flush_counts()?;
-            tx.batch("COMMIT")?;
+            tx.commit()?;
             Ok(value)
         });
         if outcome.is_err() {
@@ -268,12 +313,7 @@ impl<'c> Tx<'c> {
 
     /// Notes that `by` more (or fewer) jobs are in a state.
     pub(super) fn count(&self, lane: &str, kind: &str, state: JobState, by: i64) {
-        let mut counts = self.counts.borrow_mut();
-        match counts.iter_mut().find(|count| count.state == state && count.kind == kind && count.lane == lane)
-        {
-            Some(count) => count.by += by,
-            None => counts.push(CountChange { lane: lane.into(), kind: kind.into(), state, by }),
-        }
+        self.counts.borrow_mut().add(lane, kind, state, by);
     }
 
     /// Notes that a job of a limit was moved: before COMMIT, the limit lets in or parks what it must.
@@ -323,8 +363,16 @@ impl<'c> Tx<'c> {
         self.connection.last_insert_rowid()
     }
 
-    fn flush_counts(&self) -> Result<()> {
-        for count in self.counts.borrow_mut().drain(..).filter(|count| count.by != 0) {
+    fn keep_counts(&self) {
+        let mut kept = self.kept_counts.borrow_mut();
+        for count in self.counts.take().0 {
+            kept.add(&count.lane, &count.kind, count.state, count.by);
+        }
+    }
+
+    /// Once for all operations: few lanes and kinds, many jobs.
+    fn store_counts(&self) -> Result<()> {
+        for count in self.kept_counts.take().0.into_iter().filter(|count| count.by != 0) {
             self.run(sql!("count"), (count.lane, count.kind, count.state.as_str(), count.by))?;
         }
         Ok(())

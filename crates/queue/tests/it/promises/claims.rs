@@ -187,7 +187,7 @@ pub(super) async fn the_claim_uses_its_index_behind_a_deep_backlog(ground: Arc<G
             let sql = include_str!("../../../sql/sqlite/pull.sql");
             let mut explained = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("prepare");
             let plan: Vec<String> = explained
-                .query_map(rusqlite::params![1, 0, 0, "cpu", 0, "[\"work\"]", 10, 0], |row| row.get(3))
+                .query_map(rusqlite::params![1, 0, "cpu", 0, "[\"work\"]", 10], |row| row.get(3))
                 .expect("explain")
                 .collect::<Result<_, _>>()
                 .expect("rows");
