@@ -10,9 +10,12 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::connect::Database;
+use super::failure::Tried;
 use super::notify::Notifier;
 use super::push::{is_plain, store_plain};
+use crate::bell::Ring;
 use crate::error::{QueueError, Result};
+use crate::limit::Bounds;
 use crate::push::{Push, Pushed};
 
 /// Jobs of one statement. More only make the first wait longer.
@@ -87,7 +90,7 @@ impl PushGroup {
             if group.is_empty() {
                 return turn.end();
             }
-            self.store(group).await;
+            self.store_group(group).await;
         }
     }
 
@@ -107,7 +110,7 @@ impl PushGroup {
         group
     }
 
-    async fn store(&self, mut group: Vec<Waiting>) {
+    async fn store_group(&self, mut group: Vec<Waiting>) {
         let sizes: Vec<usize> = group.iter().map(|waiting| waiting.pushes.len()).collect();
         let together: Vec<Push> =
             group.iter_mut().flat_map(|waiting| std::mem::take(&mut waiting.pushes)).collect();
@@ -138,7 +141,7 @@ impl PushGroup {
     async fn store_together(&self, pushes: &[Push]) -> Result<Option<Vec<Pushed>>> {
         let tell = self.notifier.takes_the_lead();
         let stored = self.database.retrying(|| async {
-            match store_plain(&mut *self.database.connection().await?, pushes, tell).await {
+            match self.store(pushes, tell).await {
                 Err(failure) if failure.is_refusal() => Ok(None),
                 other => other.map(Some),
             }
@@ -150,12 +153,15 @@ impl PushGroup {
     }
 
     async fn store_alone(&self, pushes: &[Push]) -> Result<Vec<Pushed>> {
-        let stored = self
-            .database
-            .retrying(|| async { store_plain(&mut *self.database.connection().await?, pushes, false).await });
+        let stored = self.database.retrying(|| self.store(pushes, false));
         let (pushed, ring) = stored.await?;
         self.notifier.ring(ring);
         Ok(pushed)
+    }
+
+    /// No tenant of these has a name, so none has a cap to be balanced.
+    async fn store(&self, pushes: &[Push], tell: bool) -> Tried<(Vec<Pushed>, Ring)> {
+        store_plain(&mut *self.database.connection().await?, pushes, tell, &mut Bounds::new()).await
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {

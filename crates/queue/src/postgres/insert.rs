@@ -7,13 +7,12 @@ use sqlx::PgConnection;
 use super::connect::statement;
 use super::failure::Tried;
 use super::finish::{ring_of, small};
-use super::limits::Keys;
 use super::read::{parsed, value};
 use super::sql;
 use crate::bell::Ring;
 use crate::error::QueueError;
-use crate::job::{JobId, NewJob};
-use crate::limit::tenant_step_us;
+use crate::job::{JobId, JobState, NewJob};
+use crate::limit::{Bound, Bounds, tenant_step_us};
 use crate::push::Push;
 use crate::run::RunId;
 use crate::timestamp::Timestamp;
@@ -127,12 +126,16 @@ impl Backlog {
 }
 
 /// Stores jobs, in the order given, and tells other processes if asked to. `None`: a live job has the same unique key.
+/// The caller balances the bounds that this notes: those of jobs that wait to be let in.
 pub(super) async fn insert(
     connection: &mut PgConnection,
     rows: &[&JobRow<'_>],
-    limited: &Keys,
+    limited: &BTreeSet<String>,
     tell: Option<Ring>,
+    bounds: &mut Bounds,
 ) -> Tried<Vec<(Option<i64>, Ring)>> {
+    let named: BTreeSet<&str> =
+        rows.iter().map(|row| row.tenant).filter(|tenant| !tenant.is_empty()).collect();
     let (each, job) = (rows.iter(), || rows.iter().map(|row| row.job));
     let stored = statement(sql!("push"))
         .bind(each.clone().map(|row| row.tenant).collect::<Vec<_>>())
@@ -159,9 +162,20 @@ pub(super) async fn insert(
         .bind(rows.iter().map(|row| row.fair_from_us).collect::<Vec<_>>())
         .bind(limited.iter().map(String::as_str).collect::<Vec<_>>())
         .bind(tell.map(|ring| ring.to_byte().to_string()))
+        .bind(named.into_iter().collect::<Vec<_>>())
         .fetch_all(connection)
         .await?;
-    stored.iter().map(|row| Ok((value(row, "id")?, ring_of(parsed(row, "state")?)))).collect()
+    let mut answers = Vec::with_capacity(rows.len());
+    for (row, stored) in rows.iter().zip(&stored) {
+        let state = parsed(stored, "state")?;
+        if state == JobState::Parked {
+            let capped = value::<Option<&str>>(stored, "parked_on")? == Some("tenant");
+            let capped = capped.then(|| row.tenant.to_owned());
+            bounds.extend(Bound::of_job(row.job.limit_key.clone(), capped));
+        }
+        answers.push((value(stored, "id")?, ring_of(state)));
+    }
+    Ok(answers)
 }
 
 /// Stores jobs, or finds those that already hold their unique keys.
@@ -172,7 +186,8 @@ pub(super) async fn insert(
 pub(super) async fn insert_unique(
     connection: &mut PgConnection,
     rows: &[JobRow<'_>],
-    limited: &Keys,
+    limited: &BTreeSet<String>,
+    bounds: &mut Bounds,
 ) -> Tried<(Vec<Stored>, Ring)> {
     let mut found: Vec<Option<Stored>> = rows.iter().map(|_| None).collect();
     let mut ring = Ring::default();
@@ -182,7 +197,7 @@ pub(super) async fn insert_unique(
             return Ok((found.into_iter().flatten().collect(), ring));
         }
         let batch: Vec<&JobRow<'_>> = open.iter().map(|nth| &rows[*nth]).collect();
-        let inserted = insert(connection, &batch, limited, None).await?;
+        let inserted = insert(connection, &batch, limited, None, bounds).await?;
         let ids: Vec<Option<i64>> = inserted.iter().map(|(id, _)| *id).collect();
         let twins = twins(connection, &batch, &ids).await?;
         for (at, nth) in open.into_iter().enumerate() {

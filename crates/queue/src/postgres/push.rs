@@ -1,6 +1,6 @@
 //! `push`: jobs that stand alone in one statement; keys, runs and unique jobs in one transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::PgConnection;
 
@@ -9,12 +9,13 @@ use super::events;
 use super::failure::{Failure, Tried, unreadable};
 use super::graph::note_needs;
 use super::insert::{Backlogs, JobRow, Stored, cost_us, insert, insert_unique, rows_of};
-use super::limits::{Keys, balance, limited};
+use super::limits::{balance, balance_after, limited};
 use super::read::value;
 use super::sql;
 use crate::bell::Ring;
 use crate::error::QueueError;
 use crate::job::JobId;
+use crate::limit::Bounds;
 use crate::push::{KEEP_KEYS, Push, Pushed};
 use crate::run::RunId;
 
@@ -24,7 +25,10 @@ pub(super) async fn push(database: &Database, pushes: &[Push]) -> Tried<(Vec<Pus
         return Ok((Vec::new(), Ring::default()));
     }
     if pushes.iter().all(is_plain) {
-        return store_plain(&mut *database.connection().await?, pushes, false).await;
+        let mut bounds = Bounds::new();
+        let (pushed, ring) =
+            store_plain(&mut *database.connection().await?, pushes, false, &mut bounds).await?;
+        return Ok((pushed, ring.and(balance_after(database, &bounds).await)));
     }
     let mut tx = database.begin().await?;
     let outcome = store_and_balance(&mut tx, pushes).await;
@@ -32,8 +36,9 @@ pub(super) async fn push(database: &Database, pushes: &[Push]) -> Tried<(Vec<Pus
 }
 
 async fn store_and_balance(connection: &mut PgConnection, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring)> {
-    let (pushed, ring, limited) = store(connection, pushes).await?;
-    Ok((pushed, ring.and(balance(connection, &limited).await?)))
+    let mut bounds = Bounds::new();
+    let (pushed, ring) = store(connection, pushes, &mut bounds).await?;
+    Ok((pushed, ring.and(balance(connection, &bounds).await?)))
 }
 
 /// Inside the caller's transaction, under a savepoint: a refused push leaves nothing in it.
@@ -68,15 +73,14 @@ async fn save(connection: &mut PgConnection) -> Tried<()> {
 }
 
 async fn store_and_notify(connection: &mut PgConnection, pushes: &[Push]) -> Tried<Vec<Pushed>> {
+    let mut bounds = Bounds::new();
     let (pushed, ring) = match pushes.iter().all(is_plain) {
-        true => store_plain(connection, pushes, false).await?,
-        false => {
-            // Their limits are not locked for as long as the caller's transaction takes: the jobs are let in by the
-            // next `promote`, for which this rings.
-            let (pushed, ring, limited) = store(connection, pushes).await?;
-            (pushed, ring.and(Ring { scheduled: !limited.is_empty(), ..Ring::default() }))
-        }
+        true => store_plain(connection, pushes, false, &mut bounds).await?,
+        false => store(connection, pushes, &mut bounds).await?,
     };
+    // Their limits are not locked for as long as the caller's transaction takes: the jobs are let in by the next
+    // `promote`, for which this rings.
+    let ring = ring.and(Ring { scheduled: !bounds.is_empty(), ..Ring::default() });
     if !ring.is_silent() {
         statement(sql!("notify")).bind(ring.to_byte().to_string()).execute(connection).await?;
     }
@@ -90,11 +94,13 @@ pub(super) fn is_plain(push: &Push) -> bool {
         && push.jobs.iter().all(|job| job.unique_key.is_none() && job.limit_key.is_none())
 }
 
-/// Stores pushes in one statement. If it is to `tell` other processes, that is done by its commit.
+/// Stores pushes in one statement. If it is to `tell` other processes, that is done by its commit. The caller balances
+/// the bounds that this notes: caps of tenants.
 pub(super) async fn store_plain(
     connection: &mut PgConnection,
     pushes: &[Push],
     tell: bool,
+    bounds: &mut Bounds,
 ) -> Tried<(Vec<Pushed>, Ring)> {
     let mut backlogs = Backlogs::of(connection, pushes).await?;
     let rows: Vec<JobRow<'_>> = pushes.iter().flat_map(|push| rows_of(push, None, &mut backlogs)).collect();
@@ -102,7 +108,8 @@ pub(super) async fn store_plain(
     let tell = tell.then_some(Ring { ready: true, scheduled: later, ..Ring::default() });
     let mut ring = Ring::default();
     let mut ids = Vec::with_capacity(rows.len());
-    for (id, rung) in insert(connection, &rows.iter().collect::<Vec<_>>(), &Keys::new(), tell).await? {
+    let rows: Vec<&JobRow<'_>> = rows.iter().collect();
+    for (id, rung) in insert(connection, &rows, &BTreeSet::new(), tell, bounds).await? {
         ids.push(JobId(id.ok_or_else(|| unreadable("push", "a job without a unique key was not stored"))?));
         ring = ring.and(rung);
     }
@@ -124,11 +131,12 @@ enum Fate {
     Repeats(usize),
 }
 
-/// Says also which limits its jobs count against; the caller balances them.
+/// The caller balances the bounds that this notes.
 pub(super) async fn store(
     connection: &mut PgConnection,
     pushes: &[Push],
-) -> Tried<(Vec<Pushed>, Ring, Keys)> {
+    bounds: &mut Bounds,
+) -> Tried<(Vec<Pushed>, Ring)> {
     let fates = take_keys(connection, pushes).await?;
     let mut backlogs = Backlogs::of(connection, pushes).await?;
     let rows: Vec<JobRow<'_>> = pushes
@@ -139,9 +147,8 @@ pub(super) async fn store(
             Fate::Known(_) | Fate::Repeats(_) => Vec::new(),
         })
         .collect();
-    let keys: Keys = rows.iter().filter_map(|row| row.limit_key().map(str::to_owned)).collect();
-    let limited = limited(connection, &keys).await?;
-    let (stored, ring) = insert_unique(connection, &rows, &limited).await?;
+    let limited = limited(connection, &rows.iter().filter_map(JobRow::limit_key).collect()).await?;
+    let (stored, ring) = insert_unique(connection, &rows, &limited, bounds).await?;
     let mut stored = stored.into_iter();
     let (mut pushed, mut runs, mut keys): (Vec<Pushed>, Vec<_>, Vec<_>) =
         (Vec::new(), Vec::new(), Vec::new());
@@ -165,7 +172,7 @@ pub(super) async fn store(
     }
     let ring = if runs.is_empty() { ring } else { ring.and(events::ring()) };
     fill_keys(connection, keys.into_iter().map(|nth| (&pushes[nth], &pushed[nth]))).await?;
-    Ok((pushed, ring, limited))
+    Ok((pushed, ring))
 }
 
 /// Takes the idempotency keys before anything else, so that of two pushes with the same key one waits for the
