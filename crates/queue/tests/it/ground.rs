@@ -273,7 +273,7 @@ impl Ground {
         }
     }
 
-    fn psql(&self, sql: &str) -> String {
+    pub(crate) fn psql(&self, sql: &str) -> String {
         let name = self.url.rsplit('/').next().expect("a database name");
         String::from_utf8_lossy(&self.server.psql(name, sql).stdout).into_owned()
     }
