@@ -12,6 +12,7 @@ mod power_loss;
 mod promises;
 mod proxy;
 mod schema;
+mod shared_pushes;
 mod unfit;
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     trials.extend(model::trials(&server));
     trials.extend(power_loss::trials());
     trials.extend(schema::trials(&server));
+    trials.extend(shared_pushes::trials(&server));
     trials.extend(unfit::trials(&server));
     let conclusion = libtest_mimic::run(&arguments, trials);
     server.stop();

@@ -191,6 +191,7 @@ promises! {
         a_relay_loses_and_reorders_nothing
         a_sink_that_always_fails_delays_no_other
         a_relay_is_woken_by_another_process
+        runs_that_end_by_delete_clear_and_reap_wake_relays
     ;
     schedules:
         a_schedule_ticks_once_over_five_processes_and_a_clock_jump
