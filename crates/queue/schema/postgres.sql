@@ -22,6 +22,25 @@ BEGIN
     RETURN NULL;
 END
 $$;
+CREATE FUNCTION telecine.is_capped(tenant text) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    PERFORM 1
+    FROM telecine.job_limit
+    WHERE job_limit.scope = 'tenant' AND job_limit.key = is_capped.tenant
+    FOR KEY SHARE;
+    RETURN FOUND;
+END
+$$;
+CREATE FUNCTION telecine.parks_on(tenant text, limit_key text) RETURNS text
+    LANGUAGE sql
+    AS $$
+    SELECT CASE
+        WHEN tenant <> '' AND telecine.is_capped(tenant) THEN 'tenant'
+        WHEN limit_key IS NOT NULL THEN 'key'
+    END
+$$;
 CREATE FUNCTION telecine.run_tells() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -112,6 +131,7 @@ CREATE TABLE telecine.job (
     needs_left integer DEFAULT 0 NOT NULL,
     required boolean DEFAULT true NOT NULL,
     limit_key text,
+    parked_on text,
     unique_key text,
     scratch_bytes bigint DEFAULT 0 NOT NULL,
     cost_ms bigint DEFAULT 0 NOT NULL,
@@ -254,13 +274,15 @@ ALTER TABLE telecine.job ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 CREATE TABLE telecine.job_limit (
-    key text NOT NULL,
+    scope text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
     max_running integer,
     per_minute double precision,
     pace double precision DEFAULT 1.0 NOT NULL,
     tokens double precision DEFAULT 0.0 NOT NULL,
     refilled_at timestamp with time zone NOT NULL,
-    changed_at timestamp with time zone NOT NULL
+    changed_at timestamp with time zone NOT NULL,
+    CONSTRAINT job_limit_scope_is_known CHECK ((scope = ANY (ARRAY['key'::text, 'tenant'::text])))
 );
 CREATE TABLE telecine.need (
     job bigint NOT NULL,
@@ -371,7 +393,7 @@ ALTER TABLE ONLY telecine.job_count
 ALTER TABLE ONLY telecine.job_done
     ADD CONSTRAINT job_done_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY telecine.job_limit
-    ADD CONSTRAINT job_limit_pkey PRIMARY KEY (key);
+    ADD CONSTRAINT job_limit_pkey PRIMARY KEY (scope, key);
 ALTER TABLE ONLY telecine.job
     ADD CONSTRAINT job_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY telecine.need
@@ -398,13 +420,15 @@ ALTER TABLE ONLY telecine.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
 CREATE INDEX idempotency_expiry ON telecine.idempotency USING btree (expires_at);
 CREATE INDEX job_admitted ON telecine.job USING btree (limit_key, state) WHERE ((limit_key IS NOT NULL) AND (state = ANY (ARRAY['pending'::text, 'running'::text])));
+CREATE INDEX job_admitted_of_tenant ON telecine.job USING btree (tenant, state) WHERE ((tenant <> ''::text) AND (state = ANY (ARRAY['pending'::text, 'running'::text])));
 CREATE INDEX job_backlog ON telecine.job USING btree (tenant, fair_at) WHERE ((state = ANY (ARRAY['pending'::text, 'parked'::text])) AND (tenant <> ''::text));
 CREATE INDEX job_done_of_run ON telecine.job_done USING btree (run) WHERE (run IS NOT NULL);
 CREATE INDEX job_done_unique ON telecine.job_done USING btree (tenant, kind, unique_key) WHERE (unique_key IS NOT NULL);
 CREATE INDEX job_due ON telecine.job USING btree (run_at) WHERE (state = 'scheduled'::text);
 CREATE INDEX job_held ON telecine.job USING btree (worker) WHERE (state = 'running'::text);
 CREATE INDEX job_of_run ON telecine.job USING btree (run) WHERE (run IS NOT NULL);
-CREATE INDEX job_parked ON telecine.job USING btree (limit_key, priority DESC, fair_at, id) WHERE (state = 'parked'::text);
+CREATE INDEX job_parked ON telecine.job USING btree (limit_key, parked_on, priority DESC, fair_at, id) WHERE ((state = 'parked'::text) AND (limit_key IS NOT NULL));
+CREATE INDEX job_parked_of_tenant ON telecine.job USING btree (tenant, limit_key, priority DESC, fair_at, id) WHERE ((state = 'parked'::text) AND (parked_on = 'tenant'::text));
 CREATE INDEX job_ready ON telecine.job USING btree (lane, priority DESC, fair_at, id) WHERE (state = 'pending'::text);
 CREATE UNIQUE INDEX job_unique ON telecine.job USING btree (tenant, kind, unique_key) WHERE (unique_key IS NOT NULL);
 CREATE INDEX need_of ON telecine.need USING btree (needs_job);

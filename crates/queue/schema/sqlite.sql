@@ -78,6 +78,7 @@ CREATE TABLE job (
     needs_left      INTEGER NOT NULL DEFAULT 0,
     required        INTEGER NOT NULL DEFAULT 1,
     limit_key       TEXT,
+    parked_on       TEXT,
     unique_key      TEXT,
     scratch_bytes   INTEGER NOT NULL DEFAULT 0,
     cost_ms         INTEGER NOT NULL DEFAULT 0,
@@ -90,6 +91,8 @@ CREATE TABLE job (
 ) STRICT;
 
 CREATE INDEX job_admitted ON job (limit_key, state) WHERE limit_key IS NOT NULL AND state IN ('pending', 'running');
+
+CREATE INDEX job_admitted_of_tenant ON job (tenant, state) WHERE tenant <> '' AND state IN ('pending', 'running');
 
 CREATE VIEW job_any AS
 SELECT
@@ -164,18 +167,25 @@ CREATE INDEX job_due ON job (run_at) WHERE state = 'scheduled';
 CREATE INDEX job_held ON job (worker) WHERE state = 'running';
 
 CREATE TABLE job_limit (
-    key           TEXT    PRIMARY KEY,
+    scope         TEXT    NOT NULL,
+    key           TEXT    NOT NULL,
     max_running   INTEGER,
     per_minute    REAL,
     pace          REAL    NOT NULL DEFAULT 1.0,
     tokens        REAL    NOT NULL DEFAULT 0.0,
     refilled_at   INTEGER NOT NULL,
-    changed_at    INTEGER NOT NULL
-) STRICT;
+    changed_at    INTEGER NOT NULL,
+    PRIMARY KEY (scope, key),
+    CONSTRAINT job_limit_scope_is_known CHECK (scope IN ('key', 'tenant'))
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX job_of_run ON job (run) WHERE run IS NOT NULL;
 
-CREATE INDEX job_parked ON job (limit_key, priority DESC, fair_at, id) WHERE state = 'parked';
+CREATE INDEX job_parked ON job (limit_key, parked_on, priority DESC, fair_at, id)
+    WHERE state = 'parked' AND limit_key IS NOT NULL;
+
+CREATE INDEX job_parked_of_tenant ON job (tenant, limit_key, priority DESC, fair_at, id)
+    WHERE state = 'parked' AND parked_on = 'tenant';
 
 CREATE INDEX job_ready ON job (lane, priority DESC, fair_at, id) WHERE state = 'pending';
 

@@ -28,6 +28,8 @@ pub struct Claim {
     /// Whether the job belongs to a run: settling it may end the run, and others may wait for it.
     pub(crate) in_run: bool,
     pub(crate) limit_key: Option<String>,
+    /// Whether it belongs to a tenant with a name, which may have a cap.
+    pub(crate) of_tenant: bool,
 }
 
 impl Claim {
@@ -42,6 +44,7 @@ impl Claim {
             slot: None,
             in_run: job.run.is_some(),
             limit_key: job.limit_key.clone(),
+            of_tenant: !job.tenant.is_empty(),
         }
     }
 
@@ -50,6 +53,11 @@ impl Claim {
     pub fn in_slot(mut self, slot: u32) -> Self {
         self.slot = Some(slot);
         self
+    }
+
+    /// Whether nothing hangs on the job: no run, no limit, no tenant that may have a cap.
+    pub(crate) fn stands_alone(&self) -> bool {
+        !self.in_run && self.limit_key.is_none() && !self.of_tenant
     }
 
     pub fn job(&self) -> JobId {

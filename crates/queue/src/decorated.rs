@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId};
-use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
+use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 use crate::push::{Push, Pushed};
 use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
 use crate::run::{Run, RunId};
@@ -128,7 +128,7 @@ impl<D: Around> Queue for Decorated<D> {
         self.with.around(call!("tenant"), self.inner.tenant(policy)).await
     }
 
-    async fn tenants(&self) -> Result<Vec<TenantPolicy>> {
+    async fn tenants(&self) -> Result<Vec<TenantState>> {
         self.with.around(call!("tenants"), self.inner.tenants()).await
     }
 

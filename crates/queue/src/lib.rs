@@ -62,7 +62,7 @@ pub use error::{QueueError, Result};
 pub use event::{Delivered, Event, Parcel, Undelivered};
 pub use graph::{Edge, Need, Needed, NewRecord, OnFailed, Record, Spawn};
 pub use job::{Fence, Job, JobError, JobId, JobState, MAX_JSON_BYTES, NewJob};
-pub use limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
+pub use limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 pub use open::{OpenOptions, open, open_with, pending_migrations};
 pub use postgres::PostgresQueue;
 pub use push::{Push, Pushed};

@@ -38,7 +38,7 @@ use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered, check_told};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId, check_name};
-use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
+use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 use crate::open::OpenOptions;
 use crate::push::{Push, Pushed};
 use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
@@ -191,10 +191,12 @@ impl Queue for PostgresQueue {
 
     async fn tenant(&self, policy: TenantPolicy) -> Result<()> {
         policy.check()?;
-        self.database.retrying(|| policy::tenant(&self.database, &policy)).await
+        let ring = policy::tenant(&self.database, &policy).await?;
+        self.notifier.ring(ring);
+        Ok(())
     }
 
-    async fn tenants(&self) -> Result<Vec<TenantPolicy>> {
+    async fn tenants(&self) -> Result<Vec<TenantState>> {
         self.database.retrying(|| policy::tenants(&self.database)).await
     }
 

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId, JobState};
-use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
+use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 use crate::push::{Push, Pushed};
 use crate::run::{Run, RunId};
 use crate::schedule::{NewSchedule, Schedule, Ticked};
@@ -69,11 +69,11 @@ pub trait Queue: Send + Sync + 'static {
 
     async fn paused(&self) -> Result<Vec<Paused>>;
 
-    /// Sets a tenant's share, for the jobs it pushes from now on.
+    /// Sets a tenant's share, for the jobs it pushes from now on, and its cap, for all that it has: running ones go on.
     async fn tenant(&self, policy: TenantPolicy) -> Result<()>;
 
-    /// The tenants whose share was set; all others have weight 1.
-    async fn tenants(&self) -> Result<Vec<TenantPolicy>>;
+    /// The tenants whose share or cap was set, by name, and how their jobs stand; all others have weight 1 and no cap.
+    async fn tenants(&self) -> Result<Vec<TenantState>>;
 
     /// Makes scheduled jobs that are due ready, and lets in what limits allow by now; says when to look again.
     async fn promote(&self) -> Result<Promoted>;

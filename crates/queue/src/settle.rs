@@ -53,12 +53,10 @@ impl Finish {
         (completes && self.claim.in_run && !self.spawn.is_empty()).then_some(&self.spawn)
     }
 
-    /// The result of a job that completes with nothing else hanging on it: no run, no limit.
+    /// The result of a job that completes with nothing else hanging on it.
     pub(crate) fn plain_result(&self) -> Option<&Value> {
         match &self.outcome {
-            Outcome::Complete { result } if !self.claim.in_run && self.claim.limit_key.is_none() => {
-                Some(result)
-            }
+            Outcome::Complete { result } if self.claim.stands_alone() => Some(result),
             _ => None,
         }
     }

@@ -37,7 +37,7 @@ use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered, check_told};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId, check_name};
-use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy};
+use crate::limit::{Bound, Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 use crate::open::OpenOptions;
 use crate::push::{Push, Pushed};
 use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
@@ -98,6 +98,15 @@ impl SqliteQueue {
         Ok(jobs)
     }
 
+    /// Batch after batch, so that others get their turn.
+    async fn balance_the_rest(&self, bound: Bound, mut more: bool) -> Result<()> {
+        while more {
+            let bound = bound.clone();
+            more = self.writer.write(move |tx| limits::rebalance(tx, &bound)).await?;
+        }
+        Ok(())
+    }
+
     /// The names of the migrations that the file still needs.
     pub async fn pending_migrations(path: impl AsRef<Path>) -> Result<Vec<String>> {
         let path = path.as_ref().to_path_buf();
@@ -156,13 +165,9 @@ impl Queue for SqliteQueue {
 
     async fn limit(&self, limit: Limit) -> Result<()> {
         limit.check()?;
-        let key = limit.key.clone();
-        let mut more = self.writer.write(move |tx| limits::limit(tx, &limit)).await?;
-        while more {
-            let key = key.clone();
-            more = self.writer.write(move |tx| limits::rebalance(tx, &key)).await?;
-        }
-        Ok(())
+        let bound = Bound::Key(limit.key.clone());
+        let more = self.writer.write(move |tx| limits::limit(tx, &limit)).await?;
+        self.balance_the_rest(bound, more).await
     }
 
     async fn limits(&self) -> Result<Vec<LimitState>> {
@@ -191,10 +196,12 @@ impl Queue for SqliteQueue {
 
     async fn tenant(&self, policy: TenantPolicy) -> Result<()> {
         policy.check()?;
-        self.writer.write(move |tx| policy::tenant(tx, &policy)).await
+        let bound = Bound::Tenant(policy.name.clone());
+        let more = self.writer.write(move |tx| policy::tenant(tx, &policy)).await?;
+        self.balance_the_rest(bound, more).await
     }
 
-    async fn tenants(&self) -> Result<Vec<TenantPolicy>> {
+    async fn tenants(&self) -> Result<Vec<TenantState>> {
         self.readers.read(policy::tenants).await
     }
 

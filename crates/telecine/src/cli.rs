@@ -50,6 +50,9 @@ pub(crate) enum Command {
     /// Bound how many jobs of a key run at once or start in a minute, over all workers
     #[command(subcommand)]
     Limits(LimitsCommand),
+    /// Set tenants' shares, and how many jobs of a tenant run at once, over all workers
+    #[command(subcommand)]
+    Tenants(TenantsCommand),
     /// Pause and resume lanes
     #[command(subcommand)]
     Lanes(PauseCommand),
@@ -158,8 +161,9 @@ pub(crate) struct Chosen {
     pub(crate) tenant: Option<String>,
 }
 
+/// What kind of job, and how it is to run.
 #[derive(Args, Debug)]
-pub(crate) struct JobsPush {
+pub(crate) struct JobFlags {
     pub(crate) kind: String,
     /// What the kind works on
     #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json)]
@@ -170,6 +174,24 @@ pub(crate) struct JobsPush {
     /// Another lane than the kind's own
     #[arg(long)]
     pub(crate) lane: Option<String>,
+    /// For whom; see `telecine tenants`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Counts against the limit of this key; see `telecine limits`
+    #[arg(long, value_name = "KEY")]
+    pub(crate) limit_key: Option<String>,
+    /// Failures after which the job is failed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) max_attempts: Option<u16>,
+    /// Push even if this program does not know the kind
+    #[arg(long)]
+    pub(crate) any_kind: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct JobsPush {
+    #[command(flatten)]
+    pub(crate) job: JobFlags,
     /// Not before this long from now, such as 90s, 10m or 1h30m
     #[arg(long = "in", value_name = "DURATION", value_parser = human::parse_duration, conflicts_with = "at")]
     pub(crate) delay: Option<Duration>,
@@ -182,18 +204,9 @@ pub(crate) struct JobsPush {
     /// While a job of this kind with this key is live or completed, return that one
     #[arg(long, value_name = "KEY", conflicts_with = "count")]
     pub(crate) unique_key: Option<String>,
-    /// Counts against the limit of this key; see `telecine limits`
-    #[arg(long, value_name = "KEY")]
-    pub(crate) limit_key: Option<String>,
-    /// Failures after which the job is failed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) max_attempts: Option<u16>,
     /// How many of the same job
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) count: u32,
-    /// Push even if this program does not know the kind
-    #[arg(long)]
-    pub(crate) any_kind: bool,
 }
 
 #[derive(Args, Debug)]
@@ -239,6 +252,28 @@ pub(crate) enum LimitsCommand {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum TenantsCommand {
+    /// List tenants with a share or a cap of their own, and how their jobs stand
+    Ls,
+    /// Set or change a tenant's share or cap, and leave the rest as it is; running jobs go on
+    #[command(group = clap::ArgGroup::new("policy").required(true).multiple(true))]
+    Set {
+        name: String,
+        /// How fast its backlog is served, compared with the 1 of others; for what it pushes from now on
+        #[arg(long, value_name = "W", group = "policy")]
+        weight: Option<f64>,
+        /// At most this many of its jobs run at once; 0 lets none run
+        #[arg(long, value_name = "N", group = "policy")]
+        max_running: Option<u32>,
+        /// Take its cap away; what it held back is ready at once
+        #[arg(long, group = "policy", conflicts_with = "max_running")]
+        no_max_running: bool,
+    },
+    /// Forget a tenant's share and cap
+    Rm { name: String },
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum PauseCommand {
     /// List those that are paused
     Ls,
@@ -263,22 +298,11 @@ pub(crate) struct SchedulesAdd {
     pub(crate) name: String,
     /// Five fields, or six with seconds first, in UTC, such as '*/5 * * * *'
     pub(crate) cron: String,
-    pub(crate) kind: String,
-    /// What the kind works on
-    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json)]
-    pub(crate) payload: Value,
-    /// 0 to 100, higher first
-    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=100))]
-    pub(crate) priority: Option<u8>,
-    /// Another lane than the kind's own
-    #[arg(long)]
-    pub(crate) lane: Option<String>,
+    #[command(flatten)]
+    pub(crate) job: JobFlags,
     /// Times at which no worker ran: skip them, make up for them once, or for the last N (all:N)
     #[arg(long, value_name = "POLICY", default_value_t = Missed::Skip)]
     pub(crate) missed: Missed,
-    /// Push even if this program does not know the kind
-    #[arg(long)]
-    pub(crate) any_kind: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -9,6 +9,7 @@ mod limits;
 mod migrate;
 mod pause;
 mod schedules;
+mod tenants;
 mod worker;
 mod workers;
 
@@ -35,6 +36,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Jobs(_)
         | Command::Workers(_)
         | Command::Limits(_)
+        | Command::Tenants(_)
         | Command::Lanes(_)
         | Command::Kinds(_)
         | Command::Schedules(_)
@@ -51,6 +53,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Jobs(command) => jobs::run(command, &config, output).await,
         Command::Workers(command) => workers::run(command, &config, output).await,
         Command::Limits(command) => limits::run(command, &config, output).await,
+        Command::Tenants(command) => tenants::run(command, &config, output).await,
         Command::Lanes(command) => pause::run(command, Pausable::Lane, &config, output).await,
         Command::Kinds(command) => pause::run(command, Pausable::Kind, &config, output).await,
         Command::Schedules(command) => schedules::run(command, &config, output).await,

@@ -33,6 +33,7 @@ CREATE TABLE telecine.job (
     needs_left      INTEGER NOT NULL DEFAULT 0,
     required        BOOLEAN NOT NULL DEFAULT TRUE,
     limit_key       TEXT,
+    parked_on       TEXT,
     unique_key      TEXT,
     scratch_bytes   BIGINT NOT NULL DEFAULT 0,
     cost_ms         BIGINT NOT NULL DEFAULT 0,
@@ -54,8 +55,13 @@ CREATE TABLE telecine.job (
 CREATE INDEX job_ready ON telecine.job (lane, priority DESC, fair_at, id) WHERE state = 'pending';
 CREATE INDEX job_due ON telecine.job (run_at) WHERE state = 'scheduled';
 CREATE INDEX job_held ON telecine.job (worker) WHERE state = 'running';
-CREATE INDEX job_parked ON telecine.job (limit_key, priority DESC, fair_at, id) WHERE state = 'parked';
+-- A parked job stands in one line: its key's, or its tenant's while that is full (`parked_on`, of parked jobs only).
+CREATE INDEX job_parked ON telecine.job (limit_key, parked_on, priority DESC, fair_at, id)
+    WHERE state = 'parked' AND limit_key IS NOT NULL;
+CREATE INDEX job_parked_of_tenant ON telecine.job (tenant, limit_key, priority DESC, fair_at, id)
+    WHERE state = 'parked' AND parked_on = 'tenant';
 CREATE INDEX job_admitted ON telecine.job (limit_key, state) WHERE limit_key IS NOT NULL AND state IN ('pending', 'running');
+CREATE INDEX job_admitted_of_tenant ON telecine.job (tenant, state) WHERE tenant <> '' AND state IN ('pending', 'running');
 CREATE INDEX job_of_run ON telecine.job (run) WHERE run IS NOT NULL;
 -- Where a tenant's backlog ends. The nameless tenant has none and pays nothing.
 CREATE INDEX job_backlog ON telecine.job (tenant, fair_at) WHERE state IN ('pending', 'parked') AND tenant <> '';
@@ -297,17 +303,41 @@ FOR EACH ROW EXECUTE FUNCTION telecine.run_tells();
 CREATE TRIGGER run_changes BEFORE UPDATE OF state ON telecine.run
 FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state) EXECUTE FUNCTION telecine.run_tells();
 
+-- How many jobs of a key, or of a tenant (its cap), may run or start.
 CREATE TABLE telecine.job_limit (
-    key           TEXT PRIMARY KEY,
+    scope         TEXT COLLATE "C" NOT NULL,
+    key           TEXT COLLATE "C" NOT NULL,
     max_running   INTEGER,
     per_minute    DOUBLE PRECISION,
     pace          DOUBLE PRECISION NOT NULL DEFAULT 1.0,
     tokens        DOUBLE PRECISION NOT NULL DEFAULT 0.0,
     refilled_at   TIMESTAMPTZ NOT NULL,
-    changed_at    TIMESTAMPTZ NOT NULL
+    changed_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (scope, key),
+    CONSTRAINT job_limit_scope_is_known CHECK (scope IN ('key', 'tenant'))
 );
 
--- Tenants whose share is not 1.
+-- Whether a tenant has a cap, and nobody changes that before this transaction ends: a change locks the table.
+CREATE FUNCTION telecine.is_capped(tenant TEXT) RETURNS BOOLEAN LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM 1
+    FROM telecine.job_limit
+    WHERE job_limit.scope = 'tenant' AND job_limit.key = is_capped.tenant
+    FOR KEY SHARE;
+    RETURN FOUND;
+END
+$$;
+
+-- In which line a job that could run otherwise has to be let in first. NULL: in none. A part of the statement that calls
+-- it, so the nameless tenant pays nothing.
+CREATE FUNCTION telecine.parks_on(tenant TEXT, limit_key TEXT) RETURNS TEXT LANGUAGE SQL AS $$
+    SELECT CASE
+        WHEN tenant <> '' AND telecine.is_capped(tenant) THEN 'tenant'
+        WHEN limit_key IS NOT NULL THEN 'key'
+    END
+$$;
+
+-- Tenants with a share or a cap of their own.
 CREATE TABLE telecine.tenant (
     name   TEXT PRIMARY KEY,
     weight DOUBLE PRECISION NOT NULL

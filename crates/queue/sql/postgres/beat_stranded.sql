@@ -9,8 +9,9 @@ WITH stranded AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ), freed AS (
     UPDATE telecine.job
-    SET state = CASE WHEN limit_key IS NULL THEN 'pending' ELSE 'parked' END, worker = NULL, slot = NULL, deadline_at = NULL, settled_fence = fence,
-        attempt = GREATEST(attempt - 1, 0), progress = NULL
+    SET state = CASE WHEN telecine.parks_on(tenant, limit_key) IS NULL THEN 'pending' ELSE 'parked' END,
+        parked_on = telecine.parks_on(tenant, limit_key), worker = NULL, slot = NULL, deadline_at = NULL,
+        settled_fence = fence, attempt = GREATEST(attempt - 1, 0), progress = NULL
     WHERE id = ANY(ARRAY(SELECT id FROM stranded)) AND state = 'running'
     RETURNING id, lane, kind, state
 ), remembered AS (

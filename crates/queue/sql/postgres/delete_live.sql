@@ -9,7 +9,7 @@ WITH gone AS (
             JOIN telecine.job AS other ON other.id = need.job
             WHERE need.needs_job = job.id AND other.state = 'waiting'
         )
-    RETURNING id, run, lane, kind, state, limit_key
+    RETURNING id, run, lane, kind, state, limit_key, tenant
 ), attempts AS (
     DELETE FROM telecine.attempt WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ), needs AS (
@@ -19,4 +19,9 @@ WITH gone AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT lane, kind, state, -COUNT(*) FROM gone GROUP BY lane, kind, state
 )
-SELECT run, limit_key FROM gone
+SELECT
+    run, limit_key,
+    (
+        SELECT job_limit.key FROM telecine.job_limit WHERE job_limit.scope = 'tenant' AND job_limit.key = gone.tenant
+    ) AS capped
+FROM gone

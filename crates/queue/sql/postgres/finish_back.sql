@@ -14,7 +14,12 @@ WITH input AS MATERIALIZED (
     FOR UPDATE OF job
 ), back AS (
     UPDATE telecine.job
-    SET state = CASE WHEN input.delay_ms > 0 THEN 'scheduled' WHEN job.limit_key IS NULL THEN 'pending' ELSE 'parked' END,
+    SET state = CASE
+            WHEN input.delay_ms > 0 THEN 'scheduled'
+            WHEN telecine.parks_on(job.tenant, job.limit_key) IS NULL THEN 'pending'
+            ELSE 'parked'
+        END,
+        parked_on = telecine.parks_on(job.tenant, job.limit_key),
         run_at = CASE
             WHEN input.delay_ms = 0 THEN job.run_at
             ELSE now() + input.delay_ms * INTERVAL '1 millisecond'
@@ -23,7 +28,9 @@ WITH input AS MATERIALIZED (
         lost = input.lost, error = COALESCE(input.error::JSON, job.error), progress = NULL
     FROM input
     WHERE job.id = input.id AND job.fence = input.fence AND job.id = ANY(ARRAY(SELECT id FROM held))
-    RETURNING job.id, job.fence, job.generation, job.lane, job.kind, job.state
+    RETURNING
+        job.id, job.fence, job.generation, job.lane, job.kind, job.state,
+        CASE WHEN job.parked_on = 'tenant' THEN job.tenant END AS capped
 ), remembered AS (
     INSERT INTO telecine.attempt (job, fence, generation, worker, slot, started_at, ended_at, outcome, error)
     SELECT
@@ -45,4 +52,4 @@ WITH input AS MATERIALIZED (
     ) AS change
     GROUP BY lane, kind, state
 )
-SELECT id, fence, state FROM back
+SELECT id, fence, state, capped FROM back

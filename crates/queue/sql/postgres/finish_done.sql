@@ -80,4 +80,10 @@ WITH input AS MATERIALIZED (
     FROM ended
     WHERE run.id = ended.run AND run.id = ANY(ARRAY(SELECT id FROM locked))
 )
-SELECT id, fence FROM gone
+SELECT
+    id, fence,
+    -- A tenant that has a cap can let the next one in.
+    CASE WHEN tenant <> '' THEN (
+        SELECT job_limit.key FROM telecine.job_limit WHERE job_limit.scope = 'tenant' AND job_limit.key = gone.tenant
+    ) END AS capped
+FROM gone

@@ -1,5 +1,5 @@
--- limit_park.sql: park the pending jobs of keys that would be claimed last, as many of each as $2 says. One row for each
--- key of which any was parked. A job that is being claimed is left out.
+-- limit_park.sql: park the pending jobs of keys that would be claimed last, as many of each as $2 says. Always one row. A job
+-- that is being claimed is left out.
 WITH last AS MATERIALIZED (
     SELECT worst.id
     FROM UNNEST($1::TEXT[], $2::BIGINT[]) AS excess (key, jobs)
@@ -14,9 +14,9 @@ WITH last AS MATERIALIZED (
     ) AS worst
 ), parked AS (
     UPDATE telecine.job
-    SET state = 'parked'
+    SET state = 'parked', parked_on = 'key'
     WHERE id = ANY(ARRAY(SELECT id FROM last))
-    RETURNING lane, kind, limit_key
+    RETURNING lane, kind
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT parked.lane, parked.kind, change.state, SUM(change.jobs)
@@ -24,4 +24,4 @@ WITH last AS MATERIALIZED (
     CROSS JOIN (VALUES ('pending', -1), ('parked', 1)) AS change (state, jobs)
     GROUP BY parked.lane, parked.kind, change.state
 )
-SELECT limit_key AS key, COUNT(*) AS jobs FROM parked GROUP BY limit_key
+SELECT COUNT(*) AS jobs FROM parked

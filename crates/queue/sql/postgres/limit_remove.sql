@@ -1,2 +1,2 @@
--- limit_remove.sql: take a limit away. Zero rows: there was none.
-DELETE FROM telecine.job_limit WHERE key = $1
+-- limit_remove.sql: take a limit or a cap away. Zero rows: there was none.
+DELETE FROM telecine.job_limit WHERE scope = $1 AND key = $2

@@ -25,14 +25,15 @@ WITH ended AS MATERIALIZED (
             WHEN touched.culprit IS NOT NULL OR job.needs_left > touched.met THEN 'waiting'
             WHEN job.run_at > now() THEN 'scheduled'
             -- Whoever moves a job of a limit balances it before the commit.
-            WHEN job.limit_key IS NOT NULL THEN 'parked'
+            WHEN telecine.parks_on(job.tenant, job.limit_key) IS NOT NULL THEN 'parked'
             ELSE 'pending'
-        END
+        END,
+        parked_on = telecine.parks_on(job.tenant, job.limit_key)
     FROM touched
     WHERE job.id = touched.id AND job.id = ANY(ARRAY(SELECT id FROM held)) AND job.state = 'waiting'
     RETURNING
         job.id, job.fence, job.settled_fence, job.attempt, job.lost, job.lane, job.kind, job.state, touched.fails,
-        touched.culprit, job.limit_key
+        touched.culprit, job.limit_key, CASE WHEN job.parked_on = 'tenant' THEN job.tenant END AS capped
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT told.lane, told.kind, change.state, SUM(change.jobs)
@@ -43,7 +44,7 @@ WITH ended AS MATERIALIZED (
 )
 SELECT
     told.id, told.fence, told.settled_fence, told.attempt, told.lost, told.state, told.fails, told.culprit,
-    told.limit_key, ended.state AS culprit_state
+    told.limit_key, told.capped, ended.state AS culprit_state
 FROM told
 LEFT JOIN ended ON ended.id = told.culprit
 ORDER BY told.id

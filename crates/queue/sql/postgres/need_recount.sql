@@ -6,9 +6,10 @@ WITH told AS (
             WHEN live.needs > 0 THEN 'waiting'
             WHEN job.run_at > now() THEN 'scheduled'
             -- Whoever moves a job of a limit balances it before the commit.
-            WHEN job.limit_key IS NOT NULL THEN 'parked'
+            WHEN telecine.parks_on(job.tenant, job.limit_key) IS NOT NULL THEN 'parked'
             ELSE 'pending'
-        END
+        END,
+        parked_on = telecine.parks_on(job.tenant, job.limit_key)
     FROM (
         SELECT waiting.id, COUNT(needed.id) AS needs
         FROM telecine.job AS waiting
@@ -18,7 +19,9 @@ WITH told AS (
         GROUP BY waiting.id
     ) AS live
     WHERE job.id = live.id
-    RETURNING job.lane, job.kind, job.state, job.limit_key
+    RETURNING
+        job.lane, job.kind, job.state, job.limit_key,
+        CASE WHEN job.parked_on = 'tenant' THEN job.tenant END AS capped
 ), counted AS (
     INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
     SELECT told.lane, told.kind, change.state, SUM(change.jobs)
@@ -27,4 +30,4 @@ WITH told AS (
     WHERE told.state <> 'waiting'
     GROUP BY told.lane, told.kind, change.state
 )
-SELECT state, limit_key FROM told
+SELECT state, limit_key, capped FROM told

@@ -9,7 +9,8 @@ WITH due AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ), ready AS (
     UPDATE telecine.job
-    SET state = CASE WHEN limit_key IS NULL THEN 'pending' ELSE 'parked' END
+    SET state = CASE WHEN telecine.parks_on(tenant, limit_key) IS NULL THEN 'pending' ELSE 'parked' END,
+        parked_on = telecine.parks_on(tenant, limit_key)
     WHERE id = ANY(ARRAY(SELECT id FROM due))
     RETURNING lane, kind, state
 ), counted AS (

@@ -4,7 +4,12 @@ WITH input AS MATERIALIZED (
     SELECT * FROM UNNEST($1::BIGINT[], $2::BIGINT[]) AS input (id, delay_ms)
 ), freed AS (
     UPDATE telecine.job
-    SET state = CASE WHEN input.delay_ms > 0 THEN 'scheduled' WHEN job.limit_key IS NULL THEN 'pending' ELSE 'parked' END,
+    SET state = CASE
+            WHEN input.delay_ms > 0 THEN 'scheduled'
+            WHEN telecine.parks_on(job.tenant, job.limit_key) IS NULL THEN 'pending'
+            ELSE 'parked'
+        END,
+        parked_on = telecine.parks_on(job.tenant, job.limit_key),
         run_at = CASE
             WHEN input.delay_ms = 0 THEN job.run_at
             ELSE now() + input.delay_ms * INTERVAL '1 millisecond'

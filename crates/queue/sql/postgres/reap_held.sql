@@ -8,7 +8,10 @@ WITH held AS MATERIALIZED (
 )
 SELECT
     id, fence, settled_fence, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms,
-    limit_key
+    limit_key,
+    (
+        SELECT job_limit.key FROM telecine.job_limit WHERE job_limit.scope = 'tenant' AND job_limit.key = job.tenant
+    ) AS capped
 FROM telecine.job
 WHERE id = ANY(ARRAY(SELECT id FROM held)) AND state = 'running'
     AND NOT EXISTS (SELECT 1 FROM telecine.worker WHERE worker.id = job.worker AND worker.dead_at IS NULL)

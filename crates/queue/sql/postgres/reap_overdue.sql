@@ -5,7 +5,10 @@ WITH late AS MATERIALIZED (
 )
 SELECT
     id, fence, settled_fence, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms,
-    limit_key
+    limit_key,
+    (
+        SELECT job_limit.key FROM telecine.job_limit WHERE job_limit.scope = 'tenant' AND job_limit.key = job.tenant
+    ) AS capped
 FROM telecine.job
 WHERE id = ANY(ARRAY(SELECT id FROM late)) AND state = 'running' AND deadline_at < now()
 ORDER BY id

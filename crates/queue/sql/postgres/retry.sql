@@ -5,7 +5,7 @@ WITH back AS (
     INSERT INTO telecine.job (
         id, tenant, run, step, kind, lane, priority, fair_at, state, generation, fence, settled_fence, timeout_ms,
         max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
-        cost_ms, required, checkpoint, payload, created_at
+        cost_ms, required, checkpoint, payload, created_at, parked_on
     )
     OVERRIDING SYSTEM VALUE
     SELECT
@@ -22,13 +22,13 @@ WITH back AS (
                 WHERE ahead.tenant = job_done.tenant AND ahead.tenant <> '' AND ahead.state IN ('pending', 'parked')
             )
         ),
-        CASE WHEN $2 = 'pending' AND limit_key IS NOT NULL THEN 'parked' ELSE $2 END, generation + 1, fence, fence,
+        CASE WHEN $2 = 'pending' AND telecine.parks_on(tenant, limit_key) IS NOT NULL THEN 'parked' ELSE $2 END, generation + 1, fence, fence,
         timeout_ms, max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key,
-        scratch_bytes, cost_ms, required, checkpoint, payload, created_at
+        scratch_bytes, cost_ms, required, checkpoint, payload, created_at, telecine.parks_on(tenant, limit_key)
     FROM telecine.job_done
     WHERE id = $1
     ON CONFLICT (tenant, kind, unique_key) WHERE unique_key IS NOT NULL DO NOTHING
-    RETURNING id, lane, kind, state
+    RETURNING id, lane, kind, state, limit_key, CASE WHEN parked_on = 'tenant' THEN tenant END AS capped
 ), gone AS (
     DELETE FROM telecine.job_done USING back WHERE job_done.id = $1 AND job_done.id = back.id RETURNING job_done.*
 ), remembered AS (
@@ -43,4 +43,4 @@ WITH back AS (
     UNION ALL
     SELECT lane, kind, state, 1 FROM back
 )
-SELECT id FROM back
+SELECT limit_key, capped FROM back

@@ -1,6 +1,6 @@
 -- beat_release.sql: give a stranded job back at no cost.
 UPDATE job
-SET state = CASE WHEN limit_key IS NULL THEN 'pending' ELSE 'parked' END, worker = NULL, slot = NULL,
+SET state = ?2, parked_on = ?3, worker = NULL, slot = NULL,
     deadline_boot_ms = NULL, settled_fence = fence,
     attempt = MAX(attempt - 1, 0), progress = NULL
 WHERE id = ?1

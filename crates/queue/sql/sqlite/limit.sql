@@ -1,4 +1,5 @@
--- limit.sql: set a limit. One token lets the first job of a new pace start at once.
-INSERT INTO job_limit (key, max_running, per_minute, tokens, refilled_at, changed_at) VALUES (?1, ?2, ?3, 1.0, ?4, ?4)
-ON CONFLICT (key) DO UPDATE
+-- limit.sql: set a limit, or a tenant's cap. One token lets the first job of a new pace start at once.
+INSERT INTO job_limit (scope, key, max_running, per_minute, tokens, refilled_at, changed_at)
+VALUES (?1, ?2, ?3, ?4, 1.0, ?5, ?5)
+ON CONFLICT (scope, key) DO UPDATE
 SET max_running = excluded.max_running, per_minute = excluded.per_minute, changed_at = excluded.changed_at

@@ -1,2 +1,2 @@
--- limit_look.sql: a limit and its bucket. Zero rows: the key is not limited.
-SELECT max_running, per_minute, pace, tokens, refilled_at FROM job_limit WHERE key = ?1
+-- limit_look.sql: a limit and its bucket. Zero rows: there is no limit.
+SELECT max_running, per_minute, pace, tokens, refilled_at FROM job_limit WHERE scope = ?1 AND key = ?2

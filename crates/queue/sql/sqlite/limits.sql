@@ -5,4 +5,5 @@ SELECT
     (SELECT COUNT(*) FROM job WHERE limit_key = key AND state IN ('pending', 'running') AND state = 'pending'),
     (SELECT COUNT(*) FROM job WHERE limit_key = key AND state = 'parked')
 FROM job_limit
+WHERE scope = 'key'
 ORDER BY key

@@ -3,7 +3,7 @@
 INSERT INTO job (
     id, tenant, run, step, kind, lane, priority, fair_at, state, generation, fence, settled_fence, timeout_ms,
     max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
-    cost_ms, required, checkpoint, payload, created_at
+    cost_ms, required, checkpoint, payload, created_at, parked_on
 )
 SELECT
     id, tenant, run, step, kind, lane, priority,
@@ -16,9 +16,9 @@ SELECT
         FROM job AS ahead INDEXED BY job_backlog
         WHERE ahead.state IN ('pending', 'parked') AND ahead.tenant <> '' AND ahead.tenant = job_done.tenant
     ), 0)),
-    CASE WHEN ?3 = 'pending' AND limit_key IS NOT NULL THEN 'parked' ELSE ?3 END, generation + 1, fence, fence, timeout_ms,
+    ?3, generation + 1, fence, fence, timeout_ms,
     max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
-    cost_ms, required, checkpoint, payload, created_at
+    cost_ms, required, checkpoint, payload, created_at, ?4
 FROM job_done
 WHERE id = ?1
 ON CONFLICT (tenant, kind, unique_key) WHERE unique_key IS NOT NULL DO NOTHING

@@ -7,14 +7,15 @@ use sqlx::postgres::PgRow;
 use super::connect::Database;
 use super::failure::{Failure, Tried};
 use super::finish::{Ending, end};
-use super::limits::{Keys, balance};
+use super::limits::{balance, note};
 use super::read::{matching, number, parsed, value};
 use super::session::{Session, close, statement};
-use super::{graph, sql};
+use super::{events, graph, sql};
 use crate::bell::Ring;
 use crate::claim::AttemptOutcome;
 use crate::error::{QueueError, Result};
 use crate::job::{JobId, JobState};
+use crate::limit::Bounds;
 use crate::queue::JobFilter;
 use crate::run::RunId;
 use crate::settle::RunShare;
@@ -29,17 +30,17 @@ pub(super) async fn cancel(database: &Database, id: JobId) -> Tried<Ring> {
 }
 
 async fn cancel_and_balance(connection: &mut Session<'_>, id: JobId) -> Tried<Ring> {
-    let mut keys = Keys::new();
-    let ring = cancel_in(connection, id, &mut keys).await?;
-    Ok(ring.and(balance(connection, &keys).await?))
+    let mut bounds = Bounds::new();
+    let ring = cancel_in(connection, id, &mut bounds).await?;
+    Ok(ring.and(balance(connection, &bounds).await?))
 }
 
-/// The caller balances the limits that this notes in `keys`.
-pub(super) async fn cancel_in(connection: &mut Session<'_>, id: JobId, keys: &mut Keys) -> Tried<Ring> {
+/// The caller balances the limits that this notes in `bounds`.
+pub(super) async fn cancel_in(connection: &mut Session<'_>, id: JobId, bounds: &mut Bounds) -> Tried<Ring> {
     let Some(live) = live(connection, id).await? else {
         return Err(ended_or_absent(connection, id, "it has already ended").await?);
     };
-    keys.extend(value::<Option<String>>(&live, "limit_key")?);
+    note(bounds, &live)?;
     let was_running = parsed::<JobState>(&live, "state")? == JobState::Running;
     if was_running {
         statement(sql!("attempt_add"))
@@ -65,8 +66,8 @@ pub(super) async fn cancel_in(connection: &mut Session<'_>, id: JobId, keys: &mu
         slot: None,
         in_run: true,
     };
-    end(connection, &[ending]).await?;
-    let ring = graph::follow(connection, vec![(id.0, JobState::Cancelled)], keys).await?;
+    end(connection, &[ending], bounds).await?;
+    let ring = graph::follow(connection, vec![(id.0, JobState::Cancelled)], bounds).await?;
     Ok(ring.and(Ring { revoked: was_running, told: true, ..Ring::default() }))
 }
 
@@ -77,20 +78,20 @@ pub(super) async fn retry(database: &Database, id: JobId) -> Tried<Ring> {
 }
 
 async fn retry_and_balance(connection: &mut Session<'_>, id: JobId) -> Tried<Ring> {
-    let mut keys = Keys::new();
-    let ring = retry_in(connection, id, &mut keys).await?;
-    Ok(ring.and(balance(connection, &keys).await?))
+    let mut bounds = Bounds::new();
+    let ring = retry_in(connection, id, &mut bounds).await?;
+    Ok(ring.and(balance(connection, &bounds).await?))
 }
 
-/// Starts a job over, with all that needs it. The caller balances the limits that this notes in `keys`.
-pub(super) async fn retry_in(connection: &mut Session<'_>, id: JobId, keys: &mut Keys) -> Tried<Ring> {
+/// Starts a job over, with all that needs it. The caller balances the limits that this notes in `bounds`.
+pub(super) async fn retry_in(connection: &mut Session<'_>, id: JobId, bounds: &mut Bounds) -> Tried<Ring> {
     let Some(ended) = ended(connection, id).await? else {
         return Err(match live(connection, id).await? {
             Some(live) => wrong_state(id, parsed(&live, "state")?, "it has not ended yet; cancel it first"),
             None => QueueError::NotFound(id).into(),
         });
     };
-    if !reopen(connection, id, &ended, JobState::Pending, keys).await? {
+    if !reopen(connection, id, &ended, JobState::Pending, bounds).await? {
         let hint = "another live job has its unique key; cancel or delete that one first";
         return Err(wrong_state(id, parsed(&ended, "state")?, hint));
     }
@@ -105,13 +106,13 @@ pub(super) async fn retry_in(connection: &mut Session<'_>, id: JobId, keys: &mut
         for dependent in needing.into_iter().filter(|dependent| affected.insert(*dependent)) {
             let dependent = JobId(dependent);
             if let Some(row) = self::ended(connection, dependent).await?
-                && reopen(connection, dependent, &row, JobState::Waiting, keys).await?
+                && reopen(connection, dependent, &row, JobState::Waiting, bounds).await?
             {
                 wave.push(dependent.0);
             }
         }
     }
-    Ok(ring.and(graph::recount(connection, affected.into_iter().collect(), keys).await?))
+    Ok(ring.and(graph::recount(connection, affected.into_iter().collect(), bounds).await?))
 }
 
 /// Takes a job from history back into the queue as a new generation. Not so if a live job has its unique key.
@@ -120,7 +121,7 @@ async fn reopen(
     id: JobId,
     ended: &PgRow,
     state: JobState,
-    keys: &mut Keys,
+    bounds: &mut Bounds,
 ) -> Tried<bool> {
     if let Some(run) = value::<Option<&str>>(ended, "run")? {
         // Before the job: who finishes another job of this run waits here, and then sees that this one is live.
@@ -128,10 +129,8 @@ async fn reopen(
     }
     let back =
         statement(sql!("retry")).bind(id.0).bind(state.as_str()).fetch_optional(&mut *connection).await?;
-    if back.is_none() {
-        return Ok(false);
-    }
-    keys.extend(value::<Option<String>>(ended, "limit_key")?);
+    let Some(back) = back else { return Ok(false) };
+    note(bounds, &back)?;
     if let Some(run) = value::<Option<&str>>(ended, "run")? {
         let share = RunShare::of(parsed(ended, "state")?, value(ended, "required")?);
         statement(sql!("run_reopen"))
@@ -157,16 +156,16 @@ async fn restart_run(connection: &mut Session<'_>, run: &RunId, steps: &[String]
     }
     let rows =
         statement(sql!("retry_run")).bind(run.as_str()).bind(steps).fetch_all(&mut *connection).await?;
-    let (mut restarted, mut ring, mut keys) = (0, Ring::default(), Keys::new());
+    let (mut restarted, mut ring, mut bounds) = (0, Ring::default(), Bounds::new());
     // One by one: starting a job over takes along what needs it, so the next may have started over already.
     for row in &rows {
         let id = JobId(value(row, "id")?);
         if ended(connection, id).await?.is_some() {
-            ring = ring.and(retry_in(connection, id, &mut keys).await?);
+            ring = ring.and(retry_in(connection, id, &mut bounds).await?);
             restarted += 1;
         }
     }
-    ring = ring.and(balance(connection, &keys).await?);
+    ring = ring.and(balance(connection, &bounds).await?);
     Ok((restarted, ring))
 }
 
@@ -177,19 +176,21 @@ pub(super) async fn delete(database: &Database, id: JobId) -> Tried<Ring> {
 }
 
 async fn forget(connection: &mut Session<'_>, id: JobId) -> Tried<Ring> {
-    let mut keys = Keys::new();
+    let (mut bounds, mut ring) = (Bounds::new(), Ring::default());
     if let Some(live) = live(connection, id).await? {
         if parsed::<JobState>(&live, "state")? == JobState::Running {
             return Err(wrong_state(id, JobState::Running, "cancel it first"));
         }
-        if forget_live(connection, vec![id.0], &mut keys).await? == 0 {
+        let (jobs, rung) = forget_live(connection, vec![id.0], &mut bounds).await?;
+        ring = rung;
+        if jobs == 0 {
             let state = parsed(&live, "state")?;
             return Err(wrong_state(id, state, "other jobs wait for it; cancel it instead"));
         }
     } else if forget_ended(connection, vec![id.0]).await? == 0 {
         return Err(QueueError::NotFound(id).into());
     }
-    balance(connection, &keys).await
+    Ok(ring.and(balance(connection, &bounds).await?))
 }
 
 /// In bounded batches, each in a transaction of its own, so that nobody waits for a million rows.
@@ -230,31 +231,32 @@ async fn clear_batch(database: &Database, filter: &JobFilter, history: bool, aft
     let clearing = if history { sql!("clear_ended") } else { sql!("clear_live") };
     let ids = matching(&mut tx, clearing, filter, after).await?;
     let last = ids.last().copied().filter(|_| ids.len() == CLEAR_BATCH);
-    let mut keys = Keys::new();
-    let jobs = match history {
-        true => forget_ended(&mut tx, ids).await?,
-        false => forget_live(&mut tx, ids, &mut keys).await?,
+    let mut bounds = Bounds::new();
+    let (jobs, ring) = match history {
+        true => (forget_ended(&mut tx, ids).await?, Ring::default()),
+        false => forget_live(&mut tx, ids, &mut bounds).await?,
     };
-    let ring = balance(&mut tx, &keys).await?;
+    let ring = ring.and(balance(&mut tx, &bounds).await?);
     tx.commit().await?;
     Ok(Cleared { jobs, ring, last })
 }
 
-/// Forgets live jobs; the runs they belonged to go on without them.
-async fn forget_live(connection: &mut Session<'_>, ids: Vec<i64>, keys: &mut Keys) -> Tried<u64> {
+/// Forgets live jobs; the runs they belonged to go on without them, or end.
+async fn forget_live(connection: &mut Session<'_>, ids: Vec<i64>, bounds: &mut Bounds) -> Tried<(u64, Ring)> {
     let rows = statement(sql!("delete_live")).bind(ids).fetch_all(&mut *connection).await?;
     let mut runs: BTreeMap<&str, i64> = BTreeMap::new();
     for row in &rows {
-        keys.extend(value::<Option<String>>(row, "limit_key")?);
+        note(bounds, row)?;
         if let Some(run) = value::<Option<&str>>(row, "run")? {
             *runs.entry(run).or_default() += 1;
         }
     }
+    let ring = if runs.is_empty() { Ring::default() } else { events::ring() };
     if !runs.is_empty() {
         let (runs, jobs): (Vec<&str>, Vec<i64>) = runs.into_iter().unzip();
         statement(sql!("run_shrink")).bind(runs).bind(jobs).execute(connection).await?;
     }
-    Ok(rows.len() as u64)
+    Ok((rows.len() as u64, ring))
 }
 
 async fn forget_ended(connection: &mut Session<'_>, ids: Vec<i64>) -> Tried<u64> {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::connect::{Database, ms};
 use super::failure::Tried;
-use super::limits::{balance, keys_of};
+use super::limits::{balance, bounds_of};
 use super::read::{job, value};
 use super::session::{Session, statement};
 use super::sql;
@@ -64,8 +64,8 @@ pub(super) async fn register(database: &Database, worker: &NewWorker) -> Tried<W
     if !worker.holding.is_empty() {
         adopt(&mut tx, id, &worker.holding).await?;
         let held = worker.holding.iter().map(|(job, _)| job.0).collect();
-        let keys = keys_of(&mut tx, held).await?;
-        balance(&mut tx, &keys).await?;
+        let bounds = bounds_of(&mut tx, held).await?;
+        balance(&mut tx, &bounds).await?;
     }
     tx.commit().await?;
     Ok(id)

@@ -8,13 +8,14 @@ use sqlx::postgres::PgRow;
 use super::connect::{Database, ms};
 use super::events;
 use super::failure::Tried;
-use super::limits::{Keys, balance};
+use super::limits::{balance, balance_after};
 use super::read::{parsed, value};
 use super::session::{Session, statement};
 use super::{graph, sql};
 use crate::bell::Ring;
 use crate::claim::{AttemptOutcome, Finish, Settled};
 use crate::job::{JobError, JobState};
+use crate::limit::{Bound, Bounds};
 use crate::settle::Verdict;
 
 /// Jobs and the fences of the claims that settled them: a stale claim of the same job is not among them.
@@ -94,11 +95,12 @@ async fn complete(database: &Database, plain: &[&Finish]) -> Tried<Claims> {
 /// Settles any outcomes of any claims; says which were accepted.
 async fn judge(database: &Database, batch: &[&Finish]) -> Tried<(Claims, Ring)> {
     let (endings, returns) = sort_out(batch);
-    let keys: Keys = batch.iter().filter_map(|finish| finish.claim.limit_key.clone()).collect();
+    let keys = batch.iter().filter_map(|finish| finish.claim.limit_key.clone());
+    let bounds: Bounds = keys.map(Bound::Key).collect();
     let in_runs = batch.iter().any(|finish| finish.claim.in_run);
     let (mut settled, ring) = match in_runs {
-        true => settle_in_runs(database, batch, &endings, &returns, keys).await?,
-        false => settle(database, &endings, &returns, &keys).await?,
+        true => settle_in_runs(database, batch, &endings, &returns, bounds).await?,
+        false => settle(database, &endings, &returns, bounds).await?,
     };
     let unmatched: Vec<&Finish> =
         batch.iter().filter(|finish| !settled.contains(&key(finish))).copied().collect();
@@ -155,24 +157,24 @@ async fn settle(
     database: &Database,
     endings: &[Ending],
     returns: &[Return],
-    limits: &Keys,
+    mut bounds: Bounds,
 ) -> Tried<(Claims, Ring)> {
-    if returns.is_empty() && limits.is_empty() {
+    if returns.is_empty() && bounds.is_empty() {
         let mut connection = database.connection().await?;
-        let ended = end(&mut connection, endings).await?;
+        let ended = end(&mut connection, endings, &mut bounds).await?;
         connection.commit().await?;
-        return Ok((ended, Ring::default()));
+        return Ok((ended, balance_after(database, &bounds).await));
     }
-    if endings.is_empty() && limits.is_empty() {
+    if endings.is_empty() && bounds.is_empty() {
         let mut connection = database.connection().await?;
-        let back = put_back(&mut connection, returns).await?;
+        let (back, ring) = put_back(&mut connection, returns, &mut bounds).await?;
         connection.commit().await?;
-        return Ok(back);
+        return Ok((back, ring.and(balance_after(database, &bounds).await)));
     }
     let mut tx = database.begin().await?;
-    let mut settled = end(&mut tx, endings).await?;
-    let (back, ring) = put_back(&mut tx, returns).await?;
-    let ring = ring.and(balance(&mut tx, limits).await?);
+    let mut settled = end(&mut tx, endings, &mut bounds).await?;
+    let (back, ring) = put_back(&mut tx, returns, &mut bounds).await?;
+    let ring = ring.and(balance(&mut tx, &bounds).await?);
     tx.commit().await?;
     settled.extend(back);
     Ok((settled, ring))
@@ -184,7 +186,7 @@ async fn settle_in_runs(
     batch: &[&Finish],
     endings: &[Ending],
     returns: &[Return],
-    mut keys: Keys,
+    mut bounds: Bounds,
 ) -> Tried<(Claims, Ring)> {
     let mut tx = database.begin().await?;
     let claims: Vec<(i64, i64)> = batch.iter().map(|finish| key(finish)).collect();
@@ -196,22 +198,26 @@ async fn settle_in_runs(
             graph::write_record(&mut tx, run, record, None).await?;
         }
         if let Some(jobs) = finish.spawned() {
-            ring = ring.and(graph::spawn(&mut tx, run, jobs, &mut keys).await?);
+            ring = ring.and(graph::spawn(&mut tx, run, jobs, &mut bounds).await?);
         }
     }
-    let mut settled = end(&mut tx, endings).await?;
+    let mut settled = end(&mut tx, endings, &mut bounds).await?;
     let ended = endings.iter().filter(|ending| settled.contains(&(ending.id, ending.fence)));
     let ended = ended.map(|ending| (ending.id, ending.state)).collect();
-    ring = ring.and(graph::follow(&mut tx, ended, &mut keys).await?);
-    let (back, rung) = put_back(&mut tx, returns).await?;
-    ring = ring.and(rung).and(balance(&mut tx, &keys).await?);
+    ring = ring.and(graph::follow(&mut tx, ended, &mut bounds).await?);
+    let (back, rung) = put_back(&mut tx, returns, &mut bounds).await?;
+    ring = ring.and(rung).and(balance(&mut tx, &bounds).await?);
     tx.commit().await?;
     settled.extend(back);
     Ok((settled, ring))
 }
 
-/// Moves jobs to history; says which.
-pub(super) async fn end(connection: &mut Session<'_>, endings: &[Ending]) -> Tried<Claims> {
+/// Moves jobs to history; says which. The caller balances the caps of tenants that this notes.
+pub(super) async fn end(
+    connection: &mut Session<'_>,
+    endings: &[Ending],
+    bounds: &mut Bounds,
+) -> Tried<Claims> {
     if endings.is_empty() {
         return Ok(HashSet::new());
     }
@@ -230,11 +236,18 @@ pub(super) async fn end(connection: &mut Session<'_>, endings: &[Ending]) -> Tri
         .bind(each.map(|ending| ending.slot.map(small)).collect::<Vec<_>>())
         .fetch_all(connection)
         .await?;
+    for row in &rows {
+        bounds.extend(value::<Option<String>>(row, "capped")?.map(Bound::Tenant));
+    }
     rows.iter().map(claim_of).collect()
 }
 
-/// Puts jobs back into the queue; says which, and whom to wake.
-pub(super) async fn put_back(connection: &mut Session<'_>, returns: &[Return]) -> Tried<(Claims, Ring)> {
+/// Puts jobs back into the queue; says which, and whom to wake. The caller balances the caps of tenants that this notes.
+pub(super) async fn put_back(
+    connection: &mut Session<'_>,
+    returns: &[Return],
+    bounds: &mut Bounds,
+) -> Tried<(Claims, Ring)> {
     let (mut ids, mut ring) = (HashSet::new(), Ring::default());
     if returns.is_empty() {
         return Ok((ids, ring));
@@ -253,6 +266,7 @@ pub(super) async fn put_back(connection: &mut Session<'_>, returns: &[Return]) -
         .await?;
     for row in &rows {
         ids.insert(claim_of(row)?);
+        bounds.extend(value::<Option<String>>(row, "capped")?.map(Bound::Tenant));
         ring = ring.and(ring_of(parsed(row, "state")?));
     }
     Ok((ids, ring))

@@ -9,7 +9,7 @@ use super::connect::Database;
 use super::failure::Tried;
 use super::finish::{Ending, end, error_json, ring_of};
 use super::insert::{cost_us, insert_unique, rows_in_line};
-use super::limits::{Keys, limited};
+use super::limits::{limited, note};
 use super::read::{big_number, number, parsed, value};
 use super::session::{Session, statement};
 use super::sql;
@@ -17,6 +17,7 @@ use crate::bell::Ring;
 use crate::error::QueueError;
 use crate::graph::{Needed, NewRecord, Spawn, need_failed};
 use crate::job::{JobId, JobState, NewJob};
+use crate::limit::Bounds;
 use crate::run::RunId;
 
 /// Notes what jobs need, now that their ids are known.
@@ -47,17 +48,16 @@ pub(super) async fn spawn(
     connection: &mut Session<'_>,
     run: &str,
     spawn: &Spawn,
-    keys: &mut Keys,
+    bounds: &mut Bounds,
 ) -> Tried<Ring> {
     let Some(row) = statement(sql!("run_hold")).bind(run).fetch_optional(&mut *connection).await? else {
         return Ok(Ring::default());
     };
     let (tenant, fair_next): (String, i64) = (value(&row, "tenant")?, value(&row, "fair_next")?);
     let rows = rows_in_line(&spawn.jobs, &tenant, Some(run), Some(fair_next));
-    let wanted: Keys = spawn.jobs.iter().filter_map(|job| job.limit_key.clone()).collect();
+    let wanted = spawn.jobs.iter().filter_map(|job| job.limit_key.as_deref()).collect();
     let limited = limited(connection, &wanted).await?;
-    let (stored, mut ring) = insert_unique(connection, &rows, &limited).await?;
-    keys.extend(limited);
+    let (stored, mut ring) = insert_unique(connection, &rows, &limited, bounds).await?;
     let new = stored.iter().filter(|job| job.is_new).count();
     statement(sql!("run_grow"))
         .bind(run)
@@ -76,7 +76,7 @@ pub(super) async fn spawn(
             .execute(&mut *connection)
             .await?;
     }
-    ring = ring.and(follow_needs_on_ended(connection, run, &spawn.jobs, keys).await?);
+    ring = ring.and(follow_needs_on_ended(connection, run, &spawn.jobs, bounds).await?);
     Ok(ring)
 }
 
@@ -85,7 +85,7 @@ async fn follow_needs_on_ended(
     connection: &mut Session<'_>,
     run: &str,
     jobs: &[NewJob],
-    keys: &mut Keys,
+    bounds: &mut Bounds,
 ) -> Tried<Ring> {
     let existing: BTreeSet<i64> = jobs
         .iter()
@@ -102,15 +102,15 @@ async fn follow_needs_on_ended(
     let rows = statement(sql!("need_ended")).bind(run).bind(existing).fetch_all(&mut *connection).await?;
     let ended =
         rows.iter().map(|row| Ok((value(row, "id")?, parsed(row, "state")?))).collect::<Tried<Vec<_>>>()?;
-    follow(connection, ended, keys).await
+    follow(connection, ended, bounds).await
 }
 
 /// Jobs of runs ended: what waited for them goes on, or ends too, wave by wave down the graph.
-/// The caller balances the limits that this notes in `keys`.
+/// The caller balances the limits that this notes in `bounds`.
 pub(super) async fn follow(
     connection: &mut Session<'_>,
     mut ended: Vec<(i64, JobState)>,
-    keys: &mut Keys,
+    bounds: &mut Bounds,
 ) -> Tried<Ring> {
     let mut ring = Ring::default();
     while !ended.is_empty() {
@@ -123,7 +123,7 @@ pub(super) async fn follow(
         for row in &rows {
             let Some(culprit) = value::<Option<i64>>(row, "culprit")? else {
                 ring = ring.and(ring_of(parsed(row, "state")?));
-                keys.extend(value::<Option<String>>(row, "limit_key")?);
+                note(bounds, row)?;
                 continue;
             };
             let fence: i64 = value(row, "fence")?;
@@ -143,7 +143,7 @@ pub(super) async fn follow(
                 in_run: true,
             });
         }
-        end(connection, &doomed).await?;
+        end(connection, &doomed, bounds).await?;
         ended = doomed.into_iter().map(|ending| (ending.id, ending.state)).collect();
     }
     Ok(ring)
@@ -155,10 +155,10 @@ pub(super) async fn needing(connection: &mut Session<'_>, ids: &[i64]) -> Tried<
     rows.iter().map(|row| value(row, "job")).collect()
 }
 
-pub(super) async fn recount(connection: &mut Session<'_>, ids: Vec<i64>, keys: &mut Keys) -> Tried<Ring> {
+pub(super) async fn recount(connection: &mut Session<'_>, ids: Vec<i64>, bounds: &mut Bounds) -> Tried<Ring> {
     let rows = statement(sql!("need_recount")).bind(ids).fetch_all(connection).await?;
     for row in &rows {
-        keys.extend(value::<Option<String>>(row, "limit_key")?);
+        note(bounds, row)?;
     }
     rows.iter().try_fold(Ring::default(), |ring, row| Ok(ring.and(ring_of(parsed(row, "state")?))))
 }

@@ -4,14 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::failure::{Tried, unreadable};
 use super::finish::{ring_of, small};
-use super::limits::Keys;
 use super::read::{parsed, value};
 use super::session::{Session, statement};
 use super::sql;
 use crate::bell::Ring;
 use crate::error::QueueError;
 use crate::job::{JobId, JobState, NewJob};
-use crate::limit::tenant_step_us;
+use crate::limit::{Bound, Bounds, tenant_step_us};
 use crate::push::Push;
 use crate::run::RunId;
 use crate::timestamp::Timestamp;
@@ -125,12 +124,16 @@ impl Backlog {
 }
 
 /// Stores jobs, in the order given, and tells other processes if asked to. `None`: a live job has the same unique key.
+/// The caller balances the bounds that this notes: those of jobs that wait to be let in.
 async fn insert(
     connection: &mut Session<'_>,
     rows: &[&JobRow<'_>],
-    limited: &Keys,
+    limited: &BTreeSet<String>,
     tell: Option<Ring>,
+    bounds: &mut Bounds,
 ) -> Tried<Vec<(Option<i64>, Ring)>> {
+    let named: BTreeSet<&str> =
+        rows.iter().map(|row| row.tenant).filter(|tenant| !tenant.is_empty()).collect();
     let (each, job) = (rows.iter(), || rows.iter().map(|row| row.job));
     let stored = statement(sql!("push"))
         .bind(each.clone().map(|row| row.tenant).collect::<Vec<_>>())
@@ -157,9 +160,20 @@ async fn insert(
         .bind(rows.iter().map(|row| row.fair_from_us).collect::<Vec<_>>())
         .bind(limited.iter().map(String::as_str).collect::<Vec<_>>())
         .bind(tell.map(|ring| ring.to_byte().to_string()))
+        .bind(named.into_iter().collect::<Vec<_>>())
         .fetch_all(connection)
         .await?;
-    stored.iter().map(|row| Ok((value(row, "id")?, ring_of(parsed(row, "state")?)))).collect()
+    let mut answers = Vec::with_capacity(rows.len());
+    for (row, stored) in rows.iter().zip(&stored) {
+        let state = parsed(stored, "state")?;
+        if state == JobState::Parked {
+            let capped = value::<Option<&str>>(stored, "parked_on")? == Some("tenant");
+            let capped = capped.then(|| row.tenant.to_owned());
+            bounds.extend(Bound::of_job(row.job.limit_key.clone(), capped));
+        }
+        answers.push((value(stored, "id")?, ring_of(state)));
+    }
+    Ok(answers)
 }
 
 /// Stores jobs that collide with nothing; says their ids, in the order given, and whom to wake.
@@ -167,13 +181,15 @@ pub(super) async fn insert_plain(
     connection: &mut Session<'_>,
     rows: &[JobRow<'_>],
     tell: Option<Ring>,
+    bounds: &mut Bounds,
 ) -> Tried<(Vec<JobId>, Ring)> {
     if are_alike(rows) {
         let ids = insert_alike(connection, rows, tell).await?;
         return Ok((ids, ring_of(JobState::Pending)));
     }
     let (mut ids, mut ring) = (Vec::with_capacity(rows.len()), Ring::default());
-    for (id, rung) in insert(connection, &rows.iter().collect::<Vec<_>>(), &Keys::new(), tell).await? {
+    let rows: Vec<&JobRow<'_>> = rows.iter().collect();
+    for (id, rung) in insert(connection, &rows, &BTreeSet::new(), tell, bounds).await? {
         ids.push(JobId(id.ok_or_else(|| unreadable("push", "a job without a unique key was not stored"))?));
         ring = ring.and(rung);
     }
@@ -190,14 +206,16 @@ fn are_alike(rows: &[JobRow<'_>]) -> bool {
     };
     rows.iter().all(|row| {
         let job = row.job;
-        row.run.is_none()
+        // A tenant with a name may have a cap.
+        row.tenant.is_empty()
+            && row.run.is_none()
             && row.fair_from_us.is_none()
             && job.step.is_none()
             && job.run_at.is_none()
             && job.needs_count() == 0
             && job.unique_key.is_none()
             && job.limit_key.is_none()
-            && (row.tenant, &job.kind, &job.lane) == (first.tenant, &first.job.kind, &first.job.lane)
+            && (&job.kind, &job.lane) == (&first.job.kind, &first.job.lane)
             && traits(row) == traits(first)
     })
 }
@@ -240,7 +258,8 @@ async fn insert_alike(
 pub(super) async fn insert_unique(
     connection: &mut Session<'_>,
     rows: &[JobRow<'_>],
-    limited: &Keys,
+    limited: &BTreeSet<String>,
+    bounds: &mut Bounds,
 ) -> Tried<(Vec<Stored>, Ring)> {
     let mut found: Vec<Option<Stored>> = rows.iter().map(|_| None).collect();
     let mut ring = Ring::default();
@@ -250,7 +269,7 @@ pub(super) async fn insert_unique(
             return Ok((found.into_iter().flatten().collect(), ring));
         }
         let batch: Vec<&JobRow<'_>> = open.iter().map(|nth| &rows[*nth]).collect();
-        let inserted = insert(connection, &batch, limited, None).await?;
+        let inserted = insert(connection, &batch, limited, None, bounds).await?;
         let ids: Vec<Option<i64>> = inserted.iter().map(|(id, _)| *id).collect();
         let twins = twins(connection, &batch, &ids).await?;
         for (at, nth) in open.into_iter().enumerate() {

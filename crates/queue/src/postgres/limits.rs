@@ -3,9 +3,11 @@
 //! Counting under SKIP LOCKED would be write skew. So whoever moved jobs of a limit locks its row, the last lock it
 //! takes, and counts in a second statement, which sees what the holders before it did. Of jobs, a balance takes only
 //! those that nobody holds, so it waits for no one.
+//!
+//! Rows of limits are locked in one order, keys before tenants. A balance locks all that it can foresee at once; a tenant
+//! that it comes across later it takes only if that needs no waiting, and leaves to the next `promote` otherwise.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use sqlx::postgres::PgRow;
 
@@ -16,49 +18,68 @@ use super::session::{Session, statement};
 use super::sql;
 use crate::bell::Ring;
 use crate::error::Result;
-use crate::limit::{BALANCE_BATCH, Bucket, Limit, LimitState};
-
-/// Keys of limits whose jobs were moved.
-pub(super) type Keys = BTreeSet<String>;
+use crate::limit::{Balanced, Bound, Bounds, Bucket, Candidate, Gate, Gates, Limit, LimitState};
 
 pub(super) async fn limit(database: &Database, limit: &Limit) -> Result<Ring> {
-    let (mut more, mut ring) = database.retrying(|| change(database, limit)).await?;
-    let keys = Keys::from([limit.key.clone()]);
-    while more {
-        let balanced = database.retrying(|| balance_alone(database, &keys)).await?;
-        more = balanced.is_partial();
+    let bound = Bound::Key(limit.key.clone());
+    let change = || async {
+        let mut tx = database.begin().await?;
+        change(&mut tx, &bound, limit.max_running, limit.per_minute).await?;
+        balance_and_commit(tx, &bound).await
+    };
+    let balanced = database.retrying(change).await?;
+    balance_the_rest(database, &bound, balanced).await
+}
+
+/// Sets or removes a limit. Nobody looks at limits until the transaction ends.
+pub(super) async fn change(
+    connection: &mut Session<'_>,
+    bound: &Bound,
+    max_running: Option<u32>,
+    per_minute: Option<f64>,
+) -> Tried<()> {
+    statement(sql!("limit_change")).execute(&mut *connection).await?;
+    let (scope, name) = (bound.scope(), bound.name());
+    if max_running.is_none() && per_minute.is_none() {
+        statement(sql!("limit_remove")).bind(scope).bind(name).execute(connection).await?;
+    } else {
+        let max_running = max_running.map(|jobs| i32::try_from(jobs).unwrap_or(i32::MAX));
+        let setting = statement(sql!("limit")).bind(scope).bind(name).bind(max_running).bind(per_minute);
+        setting.execute(connection).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn balance_and_commit(mut tx: Session<'_>, bound: &Bound) -> Tried<Balanced> {
+    let balanced = balance_bounds(&mut tx, &Bounds::from([bound.clone()])).await?;
+    tx.commit().await?;
+    Ok(balanced)
+}
+
+/// Goes on where one transaction stopped.
+pub(super) async fn balance_the_rest(
+    database: &Database,
+    bound: &Bound,
+    mut balanced: Balanced,
+) -> Result<Ring> {
+    let mut ring = balanced.ring();
+    while balanced.is_partial() {
+        balanced =
+            database.retrying(|| async { balance_and_commit(database.begin().await?, bound).await }).await?;
         ring = ring.and(balanced.ring());
     }
     Ok(ring)
 }
 
-/// Says whether more jobs are to be admitted or parked than one transaction should.
-async fn change(database: &Database, limit: &Limit) -> Tried<(bool, Ring)> {
-    let mut tx = database.begin().await?;
-    statement(sql!("limit_change")).execute(&mut tx).await?;
-    if limit.is_none() {
-        statement(sql!("limit_remove")).bind(&limit.key).execute(&mut tx).await?;
-    } else {
-        statement(sql!("limit"))
-            .bind(&limit.key)
-            .bind(limit.max_running.map(|jobs| i32::try_from(jobs).unwrap_or(i32::MAX)))
-            .bind(limit.per_minute)
-            .execute(&mut tx)
-            .await?;
-    }
-    let balanced = balance_keys(&mut tx, &Keys::from([limit.key.clone()])).await?;
-    tx.commit().await?;
-    Ok((balanced.is_partial(), balanced.ring()))
-}
-
 pub(super) async fn slow_down(database: &Database, key: &str) -> Tried<(Option<f64>, Ring)> {
-    let keys = Keys::from([key.to_owned()]);
+    let bound = Bound::Key(key.to_owned());
+    let bounds = Bounds::from([bound.clone()]);
     let mut tx = database.begin().await?;
-    let Some(held) = look(&mut tx, &keys).await?.remove(key) else { return Ok((None, Ring::default())) };
+    lock(&mut tx, &bounds).await?;
+    let Some(held) = look(&mut tx, &bounds).await?.pop() else { return Ok((None, Ring::default())) };
     let slower = held.bucket.slower();
     store(&mut tx, key, &slower).await?;
-    let balanced = balance_keys(&mut tx, &keys).await?;
-    tx.commit().await?;
+    let balanced = balance_and_commit(tx, &bound).await?;
     Ok((Some(slower.pace), balanced.ring()))
 }
 
@@ -85,139 +106,259 @@ fn limit_state(row: &PgRow) -> Tried<LimitState> {
 }
 
 /// Which of the keys are limited. None of them changes that before this transaction ends.
-pub(super) async fn limited(connection: &mut Session<'_>, keys: &Keys) -> Tried<Keys> {
+pub(super) async fn limited(connection: &mut Session<'_>, keys: &BTreeSet<&str>) -> Tried<BTreeSet<String>> {
     if keys.is_empty() {
-        return Ok(Keys::new());
+        return Ok(BTreeSet::new());
     }
-    let rows = statement(sql!("limit_known")).bind(list(keys)).fetch_all(connection).await?;
+    let keys: Vec<&str> = keys.iter().copied().collect();
+    let rows = statement(sql!("limit_known")).bind(keys).fetch_all(connection).await?;
     rows.iter().map(|row| value(row, "key")).collect()
 }
 
-/// The keys that jobs count against.
-pub(super) async fn keys_of(connection: &mut Session<'_>, jobs: Vec<i64>) -> Tried<Keys> {
+/// What bounds jobs.
+pub(super) async fn bounds_of(connection: &mut Session<'_>, jobs: Vec<i64>) -> Tried<Bounds> {
     let rows = statement(sql!("limit_of")).bind(jobs).fetch_all(connection).await?;
-    rows.iter().map(|row| value(row, "key")).collect()
+    let mut bounds = Bounds::new();
+    for row in &rows {
+        note(&mut bounds, row)?;
+    }
+    Ok(bounds)
 }
 
-/// Lets in or parks what the limits of these keys say; the last thing before a verb commits.
-pub(super) async fn balance(connection: &mut Session<'_>, keys: &Keys) -> Tried<Ring> {
-    if keys.is_empty() {
+/// Notes what bounds the job of a row.
+pub(super) fn note(bounds: &mut Bounds, row: &PgRow) -> Tried<()> {
+    bounds.extend(Bound::of_job(value(row, "limit_key")?, value(row, "capped")?));
+    Ok(())
+}
+
+/// Lets in or parks what these bounds say; the last thing before a verb commits.
+pub(super) async fn balance(connection: &mut Session<'_>, bounds: &Bounds) -> Tried<Ring> {
+    if bounds.is_empty() {
         return Ok(Ring::default());
     }
-    Ok(balance_keys(connection, keys).await?.ring())
+    Ok(balance_bounds(connection, bounds).await?.ring())
 }
 
-/// Every key with parked jobs.
+/// After a statement that committed by itself: it counts, whatever becomes of this. What is left undone, the next
+/// `promote` does.
+pub(super) async fn balance_after(database: &Database, bounds: &Bounds) -> Ring {
+    if bounds.is_empty() {
+        return Ring::default();
+    }
+    // Boxed, because those who call it are large enough without it.
+    match Box::pin(database.retrying(|| balance_alone(database, bounds))).await {
+        Ok(balanced) => balanced.ring(),
+        Err(error) => {
+            tracing::debug!(%error, "left it to the next promote to let jobs in");
+            Ring { scheduled: true, ..Ring::default() }
+        }
+    }
+}
+
+/// Every bound with parked jobs.
 pub(super) async fn balance_parked(database: &Database) -> Result<Balanced> {
     let mut all = Balanced::default();
     loop {
-        let keys = database.retrying(|| parked_keys(database)).await?;
-        if keys.is_empty() {
-            return Ok(all);
+        let bounds = database.retrying(|| parked_bounds(database)).await?;
+        if bounds.is_empty() {
+            return Ok(all.then(Balanced::default()));
         }
-        let batch = database.retrying(|| balance_alone(database, &keys)).await?;
-        all.admitted += batch.admitted;
-        all.next_in = batch.next_in;
-        if !batch.is_partial() {
+        all = all.then(database.retrying(|| balance_alone(database, &bounds)).await?);
+        if !all.is_partial() {
             return Ok(all);
         }
     }
 }
 
-async fn parked_keys(database: &Database) -> Tried<Keys> {
+async fn parked_bounds(database: &Database) -> Tried<Bounds> {
     let mut connection = database.connection().await?;
     let rows = statement(sql!("limit_parked")).fetch_all(&mut connection).await?;
-    rows.iter().map(|row| value(row, "key")).collect()
+    rows.iter().map(bound).collect()
 }
 
-async fn balance_alone(database: &Database, keys: &Keys) -> Tried<Balanced> {
+async fn balance_alone(database: &Database, bounds: &Bounds) -> Tried<Balanced> {
     let mut tx = database.begin().await?;
-    let balanced = balance_keys(&mut tx, keys).await?;
+    let balanced = balance_bounds(&mut tx, bounds).await?;
     tx.commit().await?;
     Ok(balanced)
 }
 
-/// What a balance did, and when time alone may allow more.
+async fn balance_bounds(connection: &mut Session<'_>, bounds: &Bounds) -> Tried<Balanced> {
+    let mut gates = Gates::default();
+    let mut bounds = bounds.clone();
+    widen(connection, &mut bounds).await?;
+    let mut no_tenant_yet = names(&bounds).1.is_empty();
+    lock(connection, &bounds).await?;
+    insert(connection, &mut gates, bounds).await?;
+    let parked = park(connection, &gates).await?;
+    let called = call(connection, &gates).await?;
+    gates.note_moved(parked + called);
+    while !gates.is_spent() {
+        let next = next(connection, &gates).await?;
+        let mut unknown = gates.unknown(&next);
+        // The first of them are still in order, behind the keys.
+        if std::mem::take(&mut no_tenant_yet) {
+            lock(connection, &unknown).await?;
+        } else {
+            unknown = try_lock(connection, &unknown).await?;
+        }
+        insert(connection, &mut gates, unknown).await?;
+        let verdict = gates.decide(next);
+        change_line(connection, sql!("limit_admit"), &verdict.admitted).await?;
+        change_line(connection, sql!("limit_send_back"), &verdict.sent_back).await?;
+        if verdict.sent_back.is_empty() {
+            break;
+        }
+    }
+    for (key, bucket) in gates.spent() {
+        store(connection, key, &bucket).await?;
+    }
+    Ok(gates.balanced())
+}
+
+/// The names of keys, and those of tenants.
+fn names(bounds: &Bounds) -> (Vec<&str>, Vec<&str>) {
+    let (keys, tenants) = split(bounds.iter().map(|bound| (bound, 0)));
+    (keys.names, tenants.names)
+}
+
+/// Bounds of one scope with a number of jobs for each, as statements take them.
 #[derive(Default)]
-pub(super) struct Balanced {
-    /// The most that were moved of one key.
-    moved: u64,
-    pub(super) admitted: u64,
-    pub(super) next_in: Option<Duration>,
+struct Wanted<'a> {
+    names: Vec<&'a str>,
+    jobs: Vec<i64>,
 }
 
-impl Balanced {
-    /// One transaction was not enough.
-    fn is_partial(&self) -> bool {
-        self.moved >= u64::from(BALANCE_BATCH)
+/// Keys apart from tenants.
+fn split<'a>(wanted: impl IntoIterator<Item = (&'a Bound, u64)>) -> (Wanted<'a>, Wanted<'a>) {
+    let (mut keys, mut tenants) = (Wanted::default(), Wanted::default());
+    for (bound, jobs) in wanted {
+        let wanted = match bound {
+            Bound::Key(_) => &mut keys,
+            Bound::Tenant(_) => &mut tenants,
+        };
+        wanted.names.push(bound.name());
+        wanted.jobs.push(jobs.cast_signed());
     }
-
-    /// Somebody has to be there when the next token is.
-    fn ring(&self) -> Ring {
-        Ring { ready: self.admitted > 0, scheduled: self.next_in.is_some(), ..Ring::default() }
-    }
+    (keys, tenants)
 }
 
-/// A limit's bucket as it is now, with the number of its jobs that are let in.
+/// Adds what a balance of tenants will come across, so that all of it is locked in order. Without any tenant there is
+/// nothing to foresee.
+async fn widen(connection: &mut Session<'_>, bounds: &mut Bounds) -> Tried<()> {
+    let (keys, tenants) = names(bounds);
+    if tenants.is_empty() {
+        return Ok(());
+    }
+    let rows = statement(sql!("cap_widen")).bind(tenants).bind(keys).fetch_all(connection).await?;
+    let more = rows.iter().map(bound).collect::<Tried<Vec<_>>>()?;
+    bounds.extend(more);
+    Ok(())
+}
+
+async fn lock(connection: &mut Session<'_>, bounds: &Bounds) -> Tried<()> {
+    if !bounds.is_empty() {
+        let (scopes, names) = scoped(bounds);
+        statement(sql!("limit_lock")).bind(scopes).bind(names).fetch_all(connection).await?;
+    }
+    Ok(())
+}
+
+/// Says which tenants it got.
+async fn try_lock(connection: &mut Session<'_>, bounds: &Bounds) -> Tried<Bounds> {
+    if bounds.is_empty() {
+        return Ok(Bounds::new());
+    }
+    let (_, tenants) = names(bounds);
+    let rows = statement(sql!("limit_try_lock")).bind(tenants).fetch_all(connection).await?;
+    rows.iter().map(bound).collect()
+}
+
+/// Counts the jobs of bounds whose rows are locked. What has no row lets everything in.
+async fn insert(connection: &mut Session<'_>, gates: &mut Gates, bounds: Bounds) -> Tried<()> {
+    let held = look(connection, &bounds).await?;
+    for bound in bounds {
+        gates.insert(bound, Gate::open());
+    }
+    for held in held {
+        gates.insert(held.bound, Gate::of(held.bucket, held.pending, held.running));
+    }
+    Ok(())
+}
+
+/// A limit as it is now, with the number of its jobs that are let in.
 struct Held {
+    bound: Bound,
     bucket: Bucket,
-    room: i64,
+    pending: u64,
+    running: u64,
 }
 
-async fn balance_keys(connection: &mut Session<'_>, keys: &Keys) -> Tried<Balanced> {
-    let held = look(connection, keys).await?;
-    let batch = i64::from(BALANCE_BATCH);
-    // A key without a limit lets everything in.
-    let room = |key: &String| held.get(key).map_or(batch, |held| held.room).clamp(-batch, batch);
-    let rooms: Vec<(&str, i64)> = keys.iter().map(|key| (key.as_str(), room(key))).collect();
-    let over: Vec<(&str, i64)> =
-        rooms.iter().filter(|(_, room)| *room < 0).map(|(key, room)| (*key, -room)).collect();
-    let free: Vec<(&str, i64)> = rooms.iter().filter(|(_, room)| *room > 0).copied().collect();
-    let parked = move_jobs(connection, sql!("limit_park"), &over).await?;
-    let admitted = move_jobs(connection, sql!("limit_admit"), &free).await?;
-    let mut next_in = None;
-    for (key, room) in rooms {
-        let Some(Held { bucket, .. }) = held.get(key) else { continue };
-        let let_in = admitted.get(key).copied().unwrap_or(0);
-        let bucket = bucket.spent(let_in);
-        if let_in > 0 && bucket.per_minute.is_some() {
-            store(connection, key, &bucket).await?;
+async fn look(connection: &mut Session<'_>, bounds: &Bounds) -> Tried<Vec<Held>> {
+    if bounds.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (scopes, names) = scoped(bounds);
+    let rows = statement(sql!("limit_look")).bind(scopes).bind(names).fetch_all(connection).await?;
+    let read = |row: &PgRow| {
+        let (pending, running) = (big_number(row, "pending")?, big_number(row, "running")?);
+        Ok(Held { bound: bound(row)?, bucket: bucket(row)?, pending, running })
+    };
+    rows.iter().map(read).collect()
+}
+
+/// Parks pending jobs that are too many; says how many.
+async fn park(connection: &mut Session<'_>, gates: &Gates) -> Tried<u64> {
+    let (keys, tenants) = split(gates.over());
+    let of_keys = move_jobs(connection, sql!("limit_park"), keys).await?;
+    Ok(of_keys + move_jobs(connection, sql!("cap_park"), tenants).await?)
+}
+
+/// Tenants with room call as many of their jobs to the line of each key they wait for; says how many.
+async fn call(connection: &mut Session<'_>, gates: &Gates) -> Tried<u64> {
+    let (_, tenants) = split(gates.free());
+    move_jobs(connection, sql!("cap_call"), tenants).await
+}
+
+async fn move_jobs(connection: &mut Session<'_>, sql: &'static str, wanted: Wanted<'_>) -> Tried<u64> {
+    if wanted.names.is_empty() {
+        return Ok(0);
+    }
+    let row = statement(sql).bind(wanted.names).bind(wanted.jobs).fetch_one(connection).await?;
+    big_number(&row, "jobs")
+}
+
+/// Who would be next, as far as there is room. Their rows are locked.
+async fn next(connection: &mut Session<'_>, gates: &Gates) -> Tried<Vec<Candidate>> {
+    let (keys, tenants) = split(gates.free());
+    let mut next = Vec::new();
+    for (sql, wanted) in [(sql!("limit_next"), keys), (sql!("cap_next"), tenants)] {
+        if wanted.names.is_empty() {
+            continue;
         }
-        // Fewer than there was room for: nobody is left to wait for a token.
-        if room < 0 || let_in == room.unsigned_abs() {
-            next_in = [next_in, bucket.next_in()].into_iter().flatten().min();
+        let rows = statement(sql).bind(wanted.names).bind(wanted.jobs).fetch_all(&mut *connection).await?;
+        for row in &rows {
+            next.push(candidate(row)?);
         }
     }
-    let moved = parked.values().chain(admitted.values()).copied().max().unwrap_or(0);
-    Ok(Balanced { moved, admitted: admitted.values().sum(), next_in })
+    Ok(next)
 }
 
-async fn look(connection: &mut Session<'_>, keys: &Keys) -> Tried<BTreeMap<String, Held>> {
-    let locked = statement(sql!("limit_lock")).bind(list(keys)).fetch_all(&mut *connection).await?;
-    if locked.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    let rows = statement(sql!("limit_look")).bind(list(keys)).fetch_all(connection).await?;
-    rows.iter()
-        .map(|row| {
-            let bucket = bucket(row)?;
-            let room = bucket.room(big_number(row, "pending")?, big_number(row, "running")?);
-            Ok((value(row, "key")?, Held { bucket, room }))
-        })
-        .collect()
+fn candidate(row: &PgRow) -> Tried<Candidate> {
+    Ok(Candidate {
+        id: value(row, "id")?,
+        priority: value::<i32>(row, "priority")?.into(),
+        fair_at: value(row, "fair_at")?,
+        limit_key: value(row, "limit_key")?,
+        capped: value(row, "capped")?,
+    })
 }
 
-async fn move_jobs(
-    connection: &mut Session<'_>,
-    sql: &'static str,
-    jobs: &[(&str, i64)],
-) -> Tried<BTreeMap<String, u64>> {
-    if jobs.is_empty() {
-        return Ok(BTreeMap::new());
+async fn change_line(connection: &mut Session<'_>, sql: &'static str, jobs: &[i64]) -> Tried<()> {
+    if !jobs.is_empty() {
+        statement(sql).bind(jobs).execute(connection).await?;
     }
-    let (keys, jobs): (Vec<&str>, Vec<i64>) = jobs.iter().copied().unzip();
-    let rows = statement(sql).bind(keys).bind(jobs).fetch_all(connection).await?;
-    rows.iter().map(|row| Ok((value(row, "key")?, big_number(row, "jobs")?))).collect()
+    Ok(())
 }
 
 async fn store(connection: &mut Session<'_>, key: &str, bucket: &Bucket) -> Tried<()> {
@@ -242,6 +383,10 @@ fn bucket(row: &PgRow) -> Tried<Bucket> {
     Ok(stored.at(value(row, "now_ms")?))
 }
 
-fn list(keys: &Keys) -> Vec<&str> {
-    keys.iter().map(String::as_str).collect()
+fn bound(row: &PgRow) -> Tried<Bound> {
+    Ok(Bound::of(value(row, "scope")?, value(row, "key")?))
+}
+
+fn scoped(bounds: &Bounds) -> (Vec<&str>, Vec<&str>) {
+    bounds.iter().map(|bound| (bound.scope(), bound.name())).unzip()
 }

@@ -1,16 +1,18 @@
-//! What an operator sets: `pause`, `resume`, the shares of tenants; and `cancel_all`, `retry_all`.
+//! What an operator sets: `pause`, `resume`, the shares and caps of tenants; and `cancel_all`, `retry_all`.
+
+use sqlx::postgres::PgRow;
 
 use super::admin::{cancel_in, retry_in};
 use super::connect::Database;
 use super::failure::{Failure, Tried};
-use super::limits::{Keys, balance};
-use super::read::{instant, matching, value};
+use super::limits::{balance, balance_and_commit, balance_the_rest, change};
+use super::read::{big_number, instant, matching, optional_number, value};
 use super::session::statement;
 use super::sql;
 use crate::bell::Ring;
 use crate::error::{QueueError, Result};
 use crate::job::JobId;
-use crate::limit::{Pausable, Paused, TenantPolicy};
+use crate::limit::{Balanced, Bound, Bounds, Pausable, Paused, TenantPolicy, TenantState};
 use crate::queue::JobFilter;
 
 /// As in cancel_all.sql and retry_all.sql.
@@ -42,18 +44,40 @@ pub(super) async fn paused(database: &Database) -> Tried<Vec<Paused>> {
     rows.iter().map(read).collect()
 }
 
-pub(super) async fn tenant(database: &Database, policy: &TenantPolicy) -> Tried<()> {
-    let mut connection = database.connection().await?;
-    statement(sql!("tenant")).bind(&policy.name).bind(policy.weight).execute(&mut connection).await?;
-    connection.commit().await
+pub(super) async fn tenant(database: &Database, policy: &TenantPolicy) -> Result<Ring> {
+    let bound = Bound::Tenant(policy.name.clone());
+    let balanced = database.retrying(|| change_tenant(database, policy, &bound)).await?;
+    balance_the_rest(database, &bound, balanced).await
 }
 
-pub(super) async fn tenants(database: &Database) -> Tried<Vec<TenantPolicy>> {
+async fn change_tenant(database: &Database, policy: &TenantPolicy, bound: &Bound) -> Tried<Balanced> {
+    let mut tx = database.begin().await?;
+    change(&mut tx, bound, policy.max_running, None).await?;
+    if policy.is_default() {
+        statement(sql!("tenant_forget")).bind(&policy.name).execute(&mut tx).await?;
+    } else {
+        statement(sql!("tenant")).bind(&policy.name).bind(policy.weight).execute(&mut tx).await?;
+    }
+    balance_and_commit(tx, bound).await
+}
+
+pub(super) async fn tenants(database: &Database) -> Tried<Vec<TenantState>> {
     let mut connection = database.connection().await?;
     let rows = statement(sql!("tenants")).fetch_all(&mut connection).await?;
-    rows.iter()
-        .map(|row| Ok(TenantPolicy { name: value(row, "name")?, weight: value(row, "weight")? }))
-        .collect()
+    rows.iter().map(tenant_state).collect()
+}
+
+fn tenant_state(row: &PgRow) -> Tried<TenantState> {
+    Ok(TenantState {
+        policy: TenantPolicy {
+            name: value(row, "name")?,
+            weight: value(row, "weight")?,
+            max_running: optional_number(row, "max_running")?,
+        },
+        running: big_number(row, "running")?,
+        pending: big_number(row, "pending")?,
+        parked: big_number(row, "parked")?,
+    })
 }
 
 #[derive(Clone, Copy)]
@@ -89,11 +113,11 @@ async fn steer_batch(database: &Database, steer: Steer, filter: &JobFilter, afte
         Steer::Retry => sql!("retry_all"),
     };
     let ids = matching(&mut tx, steering, filter, after).await?;
-    let (mut jobs, mut ring, mut keys) = (0, Ring::default(), Keys::new());
+    let (mut jobs, mut ring, mut bounds) = (0, Ring::default(), Bounds::new());
     for id in &ids {
         let steered = match steer {
-            Steer::Cancel => cancel_in(&mut tx, JobId(*id), &mut keys).await,
-            Steer::Retry => retry_in(&mut tx, JobId(*id), &mut keys).await,
+            Steer::Cancel => cancel_in(&mut tx, JobId(*id), &mut bounds).await,
+            Steer::Retry => retry_in(&mut tx, JobId(*id), &mut bounds).await,
         };
         match steered {
             Ok(rung) => {
@@ -105,7 +129,7 @@ async fn steer_batch(database: &Database, steer: Steer, filter: &JobFilter, afte
             Err(failure) => return Err(failure),
         }
     }
-    ring = ring.and(balance(&mut tx, &keys).await?);
+    ring = ring.and(balance(&mut tx, &bounds).await?);
     tx.commit().await?;
     let last = ids.last().copied().filter(|_| ids.len() == STEER_BATCH);
     Ok(Steered { jobs, ring, last })

@@ -7,13 +7,14 @@ use super::events;
 use super::failure::{Failure, Tried, unreadable};
 use super::graph::note_needs;
 use super::insert::{Backlogs, JobRow, Stored, cost_us, insert_plain, insert_unique, rows_of};
-use super::limits::{Keys, balance, limited};
+use super::limits::{balance, balance_after, limited};
 use super::read::value;
 use super::session::{Session, close, statement};
 use super::sql;
 use crate::bell::Ring;
 use crate::error::QueueError;
 use crate::job::JobId;
+use crate::limit::Bounds;
 use crate::push::{KEEP_KEYS, Push, Pushed};
 use crate::run::RunId;
 
@@ -31,8 +32,9 @@ pub(super) async fn push(database: &Database, pushes: &[Push]) -> Tried<(Vec<Pus
 }
 
 async fn store_and_balance(connection: &mut Session<'_>, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring)> {
-    let (pushed, ring, limited) = store(connection, pushes).await?;
-    Ok((pushed, ring.and(balance(connection, &limited).await?)))
+    let mut bounds = Bounds::new();
+    let (pushed, ring) = store(connection, pushes, &mut bounds).await?;
+    Ok((pushed, ring.and(balance(connection, &bounds).await?)))
 }
 
 /// Inside the caller's transaction, under a savepoint: a refused push leaves nothing in it.
@@ -68,15 +70,14 @@ async fn save(connection: &mut Session<'_>) -> Tried<()> {
 }
 
 async fn store_and_notify(connection: &mut Session<'_>, pushes: &[Push]) -> Tried<Vec<Pushed>> {
+    let mut bounds = Bounds::new();
     let (pushed, ring) = match pushes.iter().all(is_plain) {
-        true => store_plain(connection, pushes, false).await?,
-        false => {
-            // Their limits are not locked for as long as the caller's transaction takes: the jobs are let in by the
-            // next `promote`, for which this rings.
-            let (pushed, ring, limited) = store(connection, pushes).await?;
-            (pushed, ring.and(Ring { scheduled: !limited.is_empty(), ..Ring::default() }))
-        }
+        true => store_plain(connection, pushes, false, &mut bounds).await?,
+        false => store(connection, pushes, &mut bounds).await?,
     };
+    // Their limits are not locked for as long as the caller's transaction takes: the jobs are let in by the next
+    // `promote`, for which this rings.
+    let ring = ring.and(Ring { scheduled: !bounds.is_empty(), ..Ring::default() });
     if !ring.is_silent() {
         statement(sql!("notify")).bind(ring.to_byte().to_string()).execute(connection).await?;
     }
@@ -95,22 +96,26 @@ pub(super) async fn store_plain_alone(
     pushes: &[Push],
     tell: bool,
 ) -> Tried<(Vec<Pushed>, Ring)> {
+    let mut bounds = Bounds::new();
     let mut connection = database.connection().await?;
-    let outcome = store_plain(&mut connection, pushes, tell).await;
-    close(connection, outcome).await
+    let outcome = store_plain(&mut connection, pushes, tell, &mut bounds).await;
+    let (pushed, ring) = close(connection, outcome).await?;
+    Ok((pushed, ring.and(balance_after(database, &bounds).await)))
 }
 
-/// Stores pushes in one statement. If it is to `tell` other processes, that is done by its commit.
+/// Stores pushes in one statement. If it is to `tell` other processes, that is done by its commit. The caller balances
+/// the bounds that this notes: caps of tenants.
 async fn store_plain(
     connection: &mut Session<'_>,
     pushes: &[Push],
     tell: bool,
+    bounds: &mut Bounds,
 ) -> Tried<(Vec<Pushed>, Ring)> {
     let mut backlogs = Backlogs::of(connection, pushes).await?;
     let rows: Vec<JobRow<'_>> = pushes.iter().flat_map(|push| rows_of(push, None, &mut backlogs)).collect();
     let later = pushes.iter().flat_map(|push| &push.jobs).any(|job| job.run_at.is_some());
     let tell = tell.then_some(Ring { ready: true, scheduled: later, ..Ring::default() });
-    let (ids, ring) = insert_plain(connection, &rows, tell).await?;
+    let (ids, ring) = insert_plain(connection, &rows, tell, bounds).await?;
     let mut ids = ids.into_iter();
     let pushed = pushes
         .iter()
@@ -129,8 +134,12 @@ enum Fate {
     Repeats(usize),
 }
 
-/// Says also which limits its jobs count against; the caller balances them.
-pub(super) async fn store(connection: &mut Session<'_>, pushes: &[Push]) -> Tried<(Vec<Pushed>, Ring, Keys)> {
+/// The caller balances the bounds that this notes.
+pub(super) async fn store(
+    connection: &mut Session<'_>,
+    pushes: &[Push],
+    bounds: &mut Bounds,
+) -> Tried<(Vec<Pushed>, Ring)> {
     let fates = take_keys(connection, pushes).await?;
     let mut backlogs = Backlogs::of(connection, pushes).await?;
     let rows: Vec<JobRow<'_>> = pushes
@@ -141,9 +150,8 @@ pub(super) async fn store(connection: &mut Session<'_>, pushes: &[Push]) -> Trie
             Fate::Known(_) | Fate::Repeats(_) => Vec::new(),
         })
         .collect();
-    let keys: Keys = rows.iter().filter_map(|row| row.limit_key().map(str::to_owned)).collect();
-    let limited = limited(connection, &keys).await?;
-    let (stored, ring) = insert_unique(connection, &rows, &limited).await?;
+    let limited = limited(connection, &rows.iter().filter_map(JobRow::limit_key).collect()).await?;
+    let (stored, ring) = insert_unique(connection, &rows, &limited, bounds).await?;
     let mut stored = stored.into_iter();
     let (mut pushed, mut runs, mut keys): (Vec<Pushed>, Vec<_>, Vec<_>) =
         (Vec::new(), Vec::new(), Vec::new());
@@ -167,7 +175,7 @@ pub(super) async fn store(connection: &mut Session<'_>, pushes: &[Push]) -> Trie
     }
     let ring = if runs.is_empty() { ring } else { ring.and(events::ring()) };
     fill_keys(connection, keys.into_iter().map(|nth| (&pushes[nth], &pushed[nth]))).await?;
-    Ok((pushed, ring, limited))
+    Ok((pushed, ring))
 }
 
 /// Takes the idempotency keys before anything else, so that of two pushes with the same key one waits for the

@@ -12,6 +12,7 @@ use super::read::{instant, json, optional_instant, parsed, value};
 use super::session::statement;
 use super::sql;
 use crate::bell::Ring;
+use crate::limit::Bounds;
 use crate::schedule::{Cron, NewSchedule, Schedule, Ticked};
 use crate::timestamp::Timestamp;
 
@@ -76,7 +77,7 @@ async fn next_in(database: &Database) -> Tried<Option<Duration>> {
 }
 
 async fn push_due(database: &Database) -> Tried<(u64, Ring)> {
-    let (mut ticks, mut ring) = (0, Ring::default());
+    let (mut ticks, mut ring, mut bounds) = (0, Ring::default(), Bounds::new());
     let mut tx = database.begin().await?;
     for row in &statement(sql!("tick_due")).fetch_all(&mut tx).await? {
         let schedule = read(row)?;
@@ -93,10 +94,12 @@ async fn push_due(database: &Database) -> Tried<(u64, Ring)> {
         }
         if !pushes.is_empty() {
             ticks += pushes.len() as u64;
-            let (_, rung, limited) = store(&mut tx, &pushes).await?;
-            ring = ring.and(rung).and(balance(&mut tx, &limited).await?);
+            let (_, rung) = store(&mut tx, &pushes, &mut bounds).await?;
+            ring = ring.and(rung);
         }
     }
+    // Once for all, so that their limits are locked in order.
+    ring = ring.and(balance(&mut tx, &bounds).await?);
     tx.commit().await?;
     Ok((ticks, ring))
 }

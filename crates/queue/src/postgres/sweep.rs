@@ -7,15 +7,16 @@ use sqlx::postgres::PgRow;
 use super::connect::{Database, ms};
 use super::failure::Tried;
 use super::finish::{Ending, Return, end, error_json, put_back};
-use super::limits::{Keys, balance, balance_parked};
+use super::limits::{balance, balance_parked, note};
 use super::read::{backoff, big_number, number, value};
 use super::session::{Session, statement};
-use super::{graph, sql};
+use super::{events, graph, sql};
 use crate::backoff::Backoff;
 use crate::bell::Ring;
 use crate::claim::AttemptOutcome;
 use crate::error::Result;
 use crate::job::{JobError, JobState};
+use crate::limit::Bounds;
 use crate::queue::{Promoted, Reaped};
 use crate::settle::{Loss, after_loss, overdue};
 
@@ -77,12 +78,14 @@ pub(super) async fn reap(database: &Database) -> Tried<(Reaped, Ring)> {
     let workers = statement(sql!("reap_workers")).fetch_all(&mut tx).await?.len() as u64;
     let mut reaped = Reaped { workers, ..Reaped::default() };
     let held = taken(statement(sql!("reap_held")).fetch_all(&mut tx).await?)?;
-    let mut keys = Keys::new();
-    let mut ring = free(&mut tx, &held, &mut reaped, &mut keys).await?;
+    let mut bounds = Bounds::new();
+    let mut ring = free(&mut tx, &held, &mut reaped, &mut bounds).await?;
     let late = taken(statement(sql!("reap_overdue")).fetch_all(&mut tx).await?)?;
-    ring = ring.and(fail_overdue(&mut tx, &late, &mut reaped, &mut keys).await?);
-    keys.extend(held.iter().chain(&late).filter_map(|job| job.limit_key.clone()));
-    ring = ring.and(balance(&mut tx, &keys).await?);
+    ring = ring.and(fail_overdue(&mut tx, &late, &mut reaped, &mut bounds).await?);
+    for job in held.iter().chain(&late) {
+        bounds.extend(job.bounds.iter().cloned());
+    }
+    ring = ring.and(balance(&mut tx, &bounds).await?);
     tx.commit().await?;
     Ok((reaped, ring))
 }
@@ -97,11 +100,13 @@ struct Taken {
     lost: u32,
     max_lost: u32,
     backoff: Backoff,
-    limit_key: Option<String>,
+    bounds: Bounds,
 }
 
 fn taken(rows: Vec<PgRow>) -> Tried<Vec<Taken>> {
     let read = |row: &PgRow| {
+        let mut bounds = Bounds::new();
+        note(&mut bounds, row)?;
         Ok(Taken {
             id: value(row, "id")?,
             fence: value(row, "fence")?,
@@ -111,7 +116,7 @@ fn taken(rows: Vec<PgRow>) -> Tried<Vec<Taken>> {
             lost: number(row, "lost")?,
             max_lost: number(row, "max_lost")?,
             backoff: backoff(row)?,
-            limit_key: value(row, "limit_key")?,
+            bounds,
         })
     };
     rows.iter().map(read).collect()
@@ -142,7 +147,7 @@ async fn free(
     connection: &mut Session<'_>,
     held: &[Taken],
     reaped: &mut Reaped,
-    keys: &mut Keys,
+    bounds: &mut Bounds,
 ) -> Tried<Ring> {
     if held.is_empty() {
         return Ok(Ring::default());
@@ -171,9 +176,15 @@ async fn free(
         .execute(&mut *connection)
         .await?;
     statement(sql!("reap_free")).bind(freed).bind(delays).execute(&mut *connection).await?;
-    end(connection, &poisoned).await?;
+    end(connection, &poisoned, bounds).await?;
+    ring = ring.and(told_of(&poisoned));
     let ended = poisoned.iter().map(|ending| (ending.id, ending.state)).collect();
-    Ok(ring.and(graph::follow(connection, ended, keys).await?))
+    Ok(ring.and(graph::follow(connection, ended, bounds).await?))
+}
+
+/// Jobs that ended may have ended their runs.
+fn told_of(endings: &[Ending]) -> Ring {
+    if endings.is_empty() { Ring::default() } else { events::ring() }
 }
 
 /// The worker lives but did not stop the attempt in time: a failure like any other.
@@ -181,7 +192,7 @@ async fn fail_overdue(
     connection: &mut Session<'_>,
     late: &[Taken],
     reaped: &mut Reaped,
-    keys: &mut Keys,
+    bounds: &mut Bounds,
 ) -> Tried<Ring> {
     let error = overdue();
     let (again, over): (Vec<&Taken>, Vec<&Taken>) =
@@ -206,11 +217,11 @@ async fn fail_overdue(
         .execute(&mut *connection)
         .await?;
     let endings: Vec<Ending> = over.into_iter().map(|job| job.ending(&error)).collect();
-    end(connection, &endings).await?;
+    end(connection, &endings, bounds).await?;
     let ended = endings.iter().map(|ending| (ending.id, ending.state)).collect();
-    let followed = graph::follow(connection, ended, keys).await?;
-    let (_, ring) = put_back(connection, &returns).await?;
-    let ring = ring.and(followed);
+    let followed = graph::follow(connection, ended, bounds).await?;
+    let (_, ring) = put_back(connection, &returns, bounds).await?;
+    let ring = ring.and(followed).and(told_of(&endings));
     reaped.overdue = late.len() as u64;
     Ok(ring.and(Ring { revoked: !late.is_empty(), ..Ring::default() }))
 }

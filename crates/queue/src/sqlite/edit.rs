@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::params;
 
 use super::events::told;
-use super::finish::{Ending, Standing, end, requeued};
+use super::finish::{Ending, Requeued, Standing, end, requeued};
 use super::graph::restart_dependents;
 use super::read::FilterValues;
 use super::sql;
@@ -59,15 +59,17 @@ pub(super) fn retry(tx: &Tx<'_>, id: JobId) -> Result<()> {
 
 /// Takes a job from history back into the queue as a new generation. Not so if a live job has its unique key.
 fn reopen(tx: &Tx<'_>, id: JobId, job: &Standing, state: JobState) -> Result<bool> {
-    if tx.run(sql!("retry"), params![id.0, tx.line.now_us(), state.as_str()])? == 0 {
+    let again = match state {
+        JobState::Waiting => Requeued { state, run_at: None, parked_on: None },
+        _ => requeued(tx, Duration::ZERO, &job.bounded),
+    };
+    let state = again.state;
+    let started = params![id.0, tx.line.now_us(), state.as_str(), again.parked_on];
+    if tx.run(sql!("retry"), started)? == 0 {
         return Ok(false);
     }
     tx.run(sql!("retry_remember"), [id.0])?;
     tx.run(sql!("ended_forget"), [id.0])?;
-    let state = match state {
-        JobState::Waiting => state,
-        _ => requeued(tx, Duration::ZERO, job.limit_key.as_deref()).0,
-    };
     tx.count(&job.lane, &job.kind, job.state, -1);
     tx.count(&job.lane, &job.kind, state, 1);
     if let Some(run) = &job.run {
@@ -139,7 +141,7 @@ pub(super) fn clear(tx: &Tx<'_>, filter: &JobFilter) -> Result<u64> {
 
 fn forget_live(tx: &Tx<'_>, id: JobId, job: &Standing) -> Result<()> {
     tx.run(sql!("finish_forget"), [id.0])?;
-    tx.touch(job.limit_key.as_deref());
+    tx.touch(job.bounded.bounds());
     tx.run(sql!("prune_attempts"), [id.0])?;
     tx.run(sql!("need_forget"), [id.0])?;
     tx.count(&job.lane, &job.kind, job.state, -1);
@@ -165,7 +167,7 @@ struct Live {
 }
 
 fn live(tx: &Tx<'_>, id: JobId) -> Result<Option<Live>> {
-    tx.first(sql!("live"), [id.0], |row| Ok(Live { standing: Standing::read(row)?, fence: row.get(6)? }))
+    tx.first(sql!("live"), [id.0], |row| Ok(Live { standing: Standing::read(row)?, fence: row.get(7)? }))
 }
 
 fn ended(tx: &Tx<'_>, id: JobId) -> Result<Option<Standing>> {

@@ -7,6 +7,7 @@ use rusqlite::params;
 
 use super::events::told;
 use super::graph::{follow_end, put_records, spawn};
+use super::limits::Bounded;
 use super::row::{Columns, json_array};
 use super::sql;
 use super::writer::Tx;
@@ -59,7 +60,7 @@ impl Settlement {
             lost: claim.lost,
             error: error.map(error_json),
             end,
-            stands_alone: !claim.in_run && claim.limit_key.is_none(),
+            stands_alone: claim.stands_alone(),
             spawn: finish.spawned().cloned(),
             records: finish.records.clone(),
         }
@@ -160,7 +161,7 @@ pub(super) struct Standing {
     pub(super) state: JobState,
     pub(super) run: Option<String>,
     pub(super) required: bool,
-    pub(super) limit_key: Option<String>,
+    pub(super) bounded: Bounded,
 }
 
 impl Standing {
@@ -172,7 +173,7 @@ impl Standing {
             state: column.parsed()?,
             run: column.next()?,
             required: column.next()?,
-            limit_key: column.next()?,
+            bounded: Bounded::read(&mut column)?,
         })
     }
 }
@@ -234,7 +235,7 @@ pub(super) fn end_one(tx: &Tx<'_>, id: JobId, held: &Standing, last: &Ending<'_>
         ],
     )?;
     tx.run(sql!("finish_forget"), [id.0])?;
-    tx.touch(held.limit_key.as_deref());
+    tx.touch(held.bounded.bounds());
     tx.count(&held.lane, &held.kind, held.state, -1);
     tx.count(&held.lane, &held.kind, last.state, 1);
     if let Some(run) = &held.run {
@@ -258,27 +259,36 @@ fn put_back(
     let id = settlement.id.0;
     let error = settlement.error.as_deref();
     tx.run(sql!("attempt_add"), params![id, settlement.slot, tx.now.as_ms(), outcome.as_str(), error])?;
-    let (state, run_at) = requeued(tx, delay, held.limit_key.as_deref());
+    let again = requeued(tx, delay, &held.bounded);
+    let state = again.state.as_str();
     tx.run(
         sql!("finish_back"),
-        params![id, state.as_str(), run_at, settlement.attempt, settlement.lost, error],
+        params![id, state, again.run_at, settlement.attempt, settlement.lost, error, again.parked_on],
     )?;
     tx.count(&held.lane, &held.kind, held.state, -1);
-    tx.count(&held.lane, &held.kind, state, 1);
+    tx.count(&held.lane, &held.kind, again.state, 1);
     Ok(())
 }
 
-/// The state and `run_at` of a job that is to run again after `delay`; wakes whoever waits for such a job. One with a
-/// limit gives up its place and waits to be let in again.
-pub(super) fn requeued(tx: &Tx<'_>, delay: Duration, limit_key: Option<&str>) -> (JobState, Option<i64>) {
-    tx.touch(limit_key);
-    if delay.is_zero() && limit_key.is_some() {
-        (JobState::Parked, None)
+/// How a job goes back into the queue.
+pub(super) struct Requeued {
+    pub(super) state: JobState,
+    pub(super) run_at: Option<i64>,
+    pub(super) parked_on: Option<&'static str>,
+}
+
+/// A job is to run again after `delay`; wakes whoever waits for such a job. One with bounds gives up its place and waits
+/// to be let in again.
+pub(super) fn requeued(tx: &Tx<'_>, delay: Duration, bounded: &Bounded) -> Requeued {
+    tx.touch(bounded.bounds());
+    let parked_on = bounded.parks_on();
+    if delay.is_zero() && parked_on.is_some() {
+        Requeued { state: JobState::Parked, run_at: None, parked_on }
     } else if delay.is_zero() {
         tx.ring(Ring { ready: true, ..Ring::default() });
-        (JobState::Pending, None)
+        Requeued { state: JobState::Pending, run_at: None, parked_on }
     } else {
         tx.ring(Ring { scheduled: true, ..Ring::default() });
-        (JobState::Scheduled, Some(tx.now.plus(delay).as_ms()))
+        Requeued { state: JobState::Scheduled, run_at: Some(tx.now.plus(delay).as_ms()), parked_on }
     }
 }

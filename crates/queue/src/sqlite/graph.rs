@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use rusqlite::params;
 
 use super::finish::{Ending, Standing, end_one, error_json};
-use super::limits::is_limited;
-use super::push::push_job;
+use super::push::{Owner, push_job};
 use super::sql;
 use super::writer::Tx;
 use crate::bell::Ring;
@@ -29,12 +28,13 @@ pub(super) fn note_needs(tx: &Tx<'_>, jobs: &[NewJob], ids: &[JobId]) -> Result<
 /// Adds jobs to a run in the transaction of the job that asks for them. They are counted before that job ends, so the
 /// run cannot end in between.
 pub(super) fn spawn(tx: &Tx<'_>, run: &str, spawn: &Spawn) -> Result<()> {
-    let look =
-        tx.first(sql!("run_look"), [run], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
-    let Some((tenant, mut fair_at)) = look else { return Ok(()) };
+    let look = tx.first(sql!("run_look"), [run], |row| {
+        Ok((Owner { tenant: row.get(0)?, capped: row.get(2)? }, row.get::<_, i64>(1)?))
+    })?;
+    let Some((owner, mut fair_at)) = look else { return Ok(()) };
     let (mut ids, mut stored) = (Vec::with_capacity(spawn.jobs.len()), 0);
     for job in &spawn.jobs {
-        let (id, is_new) = push_job(tx, &tenant, Some(run), job, fair_at)?;
+        let (id, is_new) = push_job(tx, &owner, Some(run), job, fair_at)?;
         ids.push(id);
         stored += u32::from(is_new);
         fair_at += i64::from(job.cost_ms) * 1_000;
@@ -119,15 +119,17 @@ fn meet(tx: &Tx<'_>, job: JobId) -> Result<()> {
 fn ready_if_met(tx: &Tx<'_>, job: JobId, left: Option<(i64, Option<i64>)>) -> Result<()> {
     let Some((0, run_at)) = left else { return Ok(()) };
     let Some(standing) = waiting(tx, job)? else { return Ok(()) };
-    let state = match (&standing.limit_key, run_at) {
-        (_, Some(at)) if at > tx.now.as_ms() => JobState::Scheduled,
-        (Some(key), _) if is_limited(tx, key)? => JobState::Parked,
+    let bounded = standing.bounded.in_force(tx)?;
+    let parked_on = bounded.parks_on();
+    let state = match run_at {
+        Some(at) if at > tx.now.as_ms() => JobState::Scheduled,
+        _ if parked_on.is_some() => JobState::Parked,
         _ => JobState::Pending,
     };
     if state == JobState::Parked {
-        tx.touch(standing.limit_key.as_deref());
+        tx.touch(bounded.bounds());
     }
-    tx.run(sql!("need_ready"), params![job.0, state.as_str()])?;
+    tx.run(sql!("need_ready"), params![job.0, state.as_str(), parked_on])?;
     tx.count(&standing.lane, &standing.kind, JobState::Waiting, -1);
     tx.count(&standing.lane, &standing.kind, state, 1);
     tx.ring(Ring {

@@ -1,17 +1,18 @@
-//! What an operator sets: `pause`, `resume`, the shares of tenants; and `cancel_all`, `retry_all`.
+//! What an operator sets: `pause`, `resume`, the shares and caps of tenants; and `cancel_all`, `retry_all`.
 
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
 use super::edit;
+use super::limits::{change, rebalance};
 use super::read::FilterValues;
 use super::sql;
 use super::writer::Tx;
 use crate::bell::Ring;
 use crate::error::{QueueError, Result};
 use crate::job::JobId;
-use crate::limit::{Pausable, Paused, TenantPolicy};
+use crate::limit::{Bound, Pausable, Paused, TenantPolicy, TenantState};
 use crate::queue::JobFilter;
 use crate::timestamp::Timestamp;
 use crate::worker::Pull;
@@ -55,13 +56,26 @@ pub(super) fn without_paused(tx: &Tx<'_>, pull: &Pull) -> Result<(BTreeMap<Strin
     Ok((lanes, kinds))
 }
 
-pub(super) fn tenant(tx: &Tx<'_>, policy: &TenantPolicy) -> Result<()> {
-    tx.run(sql!("tenant"), params![policy.name, policy.weight]).map(drop)
+/// Says whether more jobs are to be admitted or parked than one transaction should.
+pub(super) fn tenant(tx: &Tx<'_>, policy: &TenantPolicy) -> Result<bool> {
+    if policy.is_default() {
+        tx.run(sql!("tenant_forget"), [&policy.name])?;
+    } else {
+        tx.run(sql!("tenant"), params![policy.name, policy.weight])?;
+    }
+    let bound = Bound::Tenant(policy.name.clone());
+    change(tx, &bound, policy.max_running, None)?;
+    rebalance(tx, &bound)
 }
 
-pub(super) fn tenants(connection: &Connection) -> rusqlite::Result<Vec<TenantPolicy>> {
+pub(super) fn tenants(connection: &Connection) -> rusqlite::Result<Vec<TenantState>> {
     let mut statement = connection.prepare_cached(sql!("tenants"))?;
-    statement.query_map([], |row| Ok(TenantPolicy { name: row.get(0)?, weight: row.get(1)? }))?.collect()
+    let rows = statement.query_map([], |row| {
+        let jobs = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+        let policy = TenantPolicy { name: row.get(0)?, weight: row.get(1)?, max_running: row.get(2)? };
+        Ok(TenantState { policy, running: jobs(3)?, pending: jobs(4)?, parked: jobs(5)? })
+    })?;
+    rows.collect()
 }
 
 /// One batch of jobs that were steered.

@@ -10,6 +10,8 @@ use super::clock::{LineClock, boottime_ms, ms};
 use super::connect::{open_again, wait_by_the_millisecond};
 use super::finish::requeued;
 use super::graph::put_records;
+use super::limits::Bounded;
+use super::row::Columns;
 use super::sql;
 use super::writer::Tx;
 use crate::claim::AttemptOutcome;
@@ -61,20 +63,17 @@ fn release_stranded(tx: &Tx<'_>, beat: &Beat) -> Result<()> {
     let held = serde_json::to_string(&held).map_err(QueueError::unexpected)?;
     let claimed_before = boottime_ms() - ms(beat.lease);
     let stranded = tx.all(sql!("beat_stranded"), params![beat.worker.0, claimed_before, held], |row| {
-        Ok((
-            row.get::<_, i64>(0)?,
-            row.get::<_, String>(1)?,
-            row.get::<_, String>(2)?,
-            row.get::<_, Option<String>>(3)?,
-        ))
+        let mut column = Columns::of(row);
+        let (id, lane, kind): (i64, String, String) = (column.next()?, column.next()?, column.next()?);
+        Ok((id, lane, kind, Bounded::read(&mut column)?))
     })?;
-    for (id, lane, kind, limit_key) in stranded {
+    for (id, lane, kind, bounded) in stranded {
         let outcome = AttemptOutcome::Stranded.as_str();
         tx.run(sql!("attempt_add"), params![id, None::<u32>, tx.now.as_ms(), outcome, None::<&str>])?;
-        tx.run(sql!("beat_release"), [id])?;
+        let again = requeued(tx, Duration::ZERO, &bounded);
+        tx.run(sql!("beat_release"), params![id, again.state.as_str(), again.parked_on])?;
         tx.count(&lane, &kind, JobState::Running, -1);
-        let (state, _) = requeued(tx, Duration::ZERO, limit_key.as_deref());
-        tx.count(&lane, &kind, state, 1);
+        tx.count(&lane, &kind, again.state, 1);
         tracing::warn!(job.id = id, "gave back a job that was claimed but never arrived");
     }
     Ok(())

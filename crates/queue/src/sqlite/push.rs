@@ -4,7 +4,7 @@ use rusqlite::params;
 
 use super::events::told;
 use super::graph::note_needs;
-use super::limits::is_limited;
+use super::limits::Bounded;
 use super::sql;
 use super::writer::Tx;
 use crate::bell::Ring;
@@ -49,9 +49,9 @@ fn push_new(tx: &Tx<'_>, push: &Push) -> Result<Pushed> {
     let run = push.run.as_ref().map(|_| RunId::new());
     let run_id = run.as_ref().map(RunId::as_str);
     let (mut jobs, mut stored) = (Vec::with_capacity(push.jobs.len()), 0);
-    let mut line = Line::of(tx, push)?;
+    let (mut line, owner) = Line::of(tx, push)?;
     for job in &push.jobs {
-        let (id, is_new) = push_job(tx, &push.tenant, run_id, job, line.place(job))?;
+        let (id, is_new) = push_job(tx, &owner, run_id, job, line.place(job))?;
         jobs.push(id);
         stored += u32::from(is_new);
     }
@@ -78,14 +78,16 @@ enum Line {
 }
 
 impl Line {
-    fn of(tx: &Tx<'_>, push: &Push) -> Result<Self> {
-        let now = tx.line.now_us();
-        if push.tenant.is_empty() {
-            return Ok(if push.run.is_some() { Self::Run { next: now } } else { Self::Alone { at: now } });
+    fn of(tx: &Tx<'_>, push: &Push) -> Result<(Self, Owner)> {
+        let (now, tenant) = (tx.line.now_us(), push.tenant.clone());
+        if tenant.is_empty() {
+            let line = if push.run.is_some() { Self::Run { next: now } } else { Self::Alone { at: now } };
+            return Ok((line, Owner { tenant, capped: false }));
         }
-        let backlog = tx.first(sql!("push_backlog"), [&push.tenant], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let (last, weight) = backlog.unwrap_or((None, 1.0));
-        Ok(Self::Tenant { now, last, weight })
+        let backlog =
+            tx.first(sql!("push_backlog"), [&tenant], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let (last, weight, capped) = backlog.unwrap_or((None, 1.0, false));
+        Ok((Self::Tenant { now, last, weight }, Owner { tenant, capped }))
     }
 
     /// Where the next job of the run will stand.
@@ -114,34 +116,44 @@ impl Line {
     }
 }
 
+/// Whose jobs are pushed.
+pub(super) struct Owner {
+    pub(super) tenant: String,
+    /// Whether the tenant has a cap.
+    pub(super) capped: bool,
+}
+
 /// Stores a job, or finds the one that holds its unique key; says whether it is new.
 pub(super) fn push_job(
     tx: &Tx<'_>,
-    tenant: &str,
+    owner: &Owner,
     run: Option<&str>,
     job: &NewJob,
     fair_at: i64,
 ) -> Result<(JobId, bool)> {
     if let Some(key) = &job.unique_key {
         let twin =
-            tx.first(sql!("push_twin"), params![tenant, job.kind, key], |row| row.get(0).map(JobId))?;
+            tx.first(sql!("push_twin"), params![owner.tenant, job.kind, key], |row| row.get(0).map(JobId))?;
         if let Some(twin) = twin {
             return Ok((twin, false));
         }
     }
-    let state = match (&job.limit_key, job.run_at) {
+    let capped = owner.capped.then(|| owner.tenant.clone());
+    let bounded = Bounded { limit_key: job.limit_key.clone(), capped }.in_force(tx)?;
+    let parked_on = bounded.parks_on();
+    let state = match job.run_at {
         _ if !job.needs.is_empty() => JobState::Waiting,
-        (_, Some(at)) if at > tx.now => JobState::Scheduled,
-        (Some(key), _) if is_limited(tx, key)? => JobState::Parked,
+        Some(at) if at > tx.now => JobState::Scheduled,
+        _ if parked_on.is_some() => JobState::Parked,
         _ => JobState::Pending,
     };
     if state == JobState::Parked {
-        tx.touch(job.limit_key.as_deref());
+        tx.touch(bounded.bounds());
     }
     tx.run(
         sql!("push_job"),
         params![
-            tenant,
+            owner.tenant,
             run,
             job.step,
             job.kind,
@@ -164,6 +176,7 @@ pub(super) fn push_job(
             tx.now.as_ms(),
             job.required,
             job.needs_count(),
+            parked_on,
         ],
     )?;
     tx.count(&job.lane, &job.kind, state, 1);

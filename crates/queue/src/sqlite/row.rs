@@ -26,6 +26,9 @@ pub(super) struct Columns<'r, 's> {
 }
 
 impl<'r, 's> Columns<'r, 's> {
+    /// The first column that is not part of a job.
+    pub(super) const AFTER_JOB: usize = 33;
+
     pub(super) fn of(row: &'r Row<'s>) -> Self {
         Self { row, at: 0 }
     }

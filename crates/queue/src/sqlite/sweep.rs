@@ -6,7 +6,7 @@ use rusqlite::params;
 
 use super::clock::{boot_id, boottime_ms, ms};
 use super::finish::{Ending, Standing, end, error_json, requeued};
-use super::limits::balance_parked;
+use super::limits::{Bounded, balance_parked};
 use super::live::Live;
 use super::row;
 use super::sql;
@@ -38,20 +38,35 @@ pub(super) fn promote(tx: &Tx<'_>) -> Result<Promoted> {
     let let_in = balance_parked(tx)?;
     let next_at: Option<i64> = tx.first(sql!("promote_next"), [], |row| row.get(0))?.flatten();
     let next_in = next_at.map(|at| Duration::from_millis((at - tx.now.as_ms()).max(0).unsigned_abs()));
-    let next_in = [next_in, let_in.next_in].into_iter().flatten().min();
+    let rest_in = if let_in.is_partial() { Some(Duration::ZERO) } else { let_in.next_in };
+    let next_in = [next_in, rest_in].into_iter().flatten().min();
     Ok(Promoted { jobs: ready + let_in.admitted, next_in })
 }
 
 pub(super) fn reap(tx: &Tx<'_>, live: &Live) -> Result<Reaped> {
     let mut reaped = Reaped { workers: bury_dead_workers(tx, live)?, ..Reaped::default() };
-    for job in tx.all(sql!("reap_held"), [], row::job)? {
-        free_lost(tx, &job, &mut reaped)?;
+    for taken in tx.all(sql!("reap_held"), [], Taken::read)? {
+        free_lost(tx, &taken, &mut reaped)?;
     }
-    for job in tx.all(sql!("reap_overdue"), [boottime_ms()], row::job)? {
-        fail_overdue(tx, &job)?;
+    for taken in tx.all(sql!("reap_overdue"), [boottime_ms()], Taken::read)? {
+        fail_overdue(tx, &taken)?;
         reaped.overdue += 1;
     }
     Ok(reaped)
+}
+
+/// A running job that is taken from its worker.
+struct Taken {
+    job: Job,
+    bounded: Bounded,
+}
+
+impl Taken {
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        let job = row::job(row)?;
+        let bounded = Bounded { limit_key: job.limit_key.clone(), capped: row.get(row::Columns::AFTER_JOB)? };
+        Ok(Self { job, bounded })
+    }
 }
 
 fn bury_dead_workers(tx: &Tx<'_>, live: &Live) -> Result<u64> {
@@ -71,39 +86,46 @@ fn bury_dead_workers(tx: &Tx<'_>, live: &Live) -> Result<u64> {
     Ok(dead)
 }
 
-fn free_lost(tx: &Tx<'_>, job: &Job, reaped: &mut Reaped) -> Result<()> {
+fn free_lost(tx: &Tx<'_>, taken: &Taken, reaped: &mut Reaped) -> Result<()> {
+    let job = &taken.job;
     let (attempt, lost) = (job.attempt.saturating_sub(1), job.lost + 1);
     remember(tx, job, AttemptOutcome::Lost, None)?;
     match after_loss(lost, job.max_lost, &job.backoff) {
         Loss::Freed { delay } => {
-            let (state, run_at) = requeued(tx, delay, job.limit_key.as_deref());
-            tx.run(sql!("reap_free"), params![job.id.0, state.as_str(), run_at, attempt, lost])?;
+            let again = requeued(tx, delay, &taken.bounded);
+            let state = again.state.as_str();
+            tx.run(
+                sql!("reap_free"),
+                params![job.id.0, state, again.run_at, attempt, lost, again.parked_on],
+            )?;
             tx.count(&job.lane, &job.kind, JobState::Running, -1);
-            tx.count(&job.lane, &job.kind, state, 1);
+            tx.count(&job.lane, &job.kind, again.state, 1);
             reaped.freed += 1;
         }
         Loss::Poison { error } => {
-            fail(tx, job, &error, attempt, lost)?;
+            fail(tx, taken, &error, attempt, lost)?;
             reaped.poisoned += 1;
         }
     }
     Ok(())
 }
 
-fn fail_overdue(tx: &Tx<'_>, job: &Job) -> Result<()> {
+fn fail_overdue(tx: &Tx<'_>, taken: &Taken) -> Result<()> {
+    let job = &taken.job;
     let error = overdue();
     remember(tx, job, AttemptOutcome::Overdue, Some(&error))?;
     tx.ring(Ring { revoked: true, ..Ring::default() });
     if job.attempt >= job.max_attempts {
-        return fail(tx, job, &error, job.attempt, job.lost);
+        return fail(tx, taken, &error, job.attempt, job.lost);
     }
-    let (state, run_at) = requeued(tx, job.backoff.delay(job.attempt), job.limit_key.as_deref());
+    let again = requeued(tx, job.backoff.delay(job.attempt), &taken.bounded);
+    let (state, error) = (again.state.as_str(), error_json(&error));
     tx.run(
         sql!("finish_back"),
-        params![job.id.0, state.as_str(), run_at, job.attempt, job.lost, error_json(&error)],
+        params![job.id.0, state, again.run_at, job.attempt, job.lost, error, again.parked_on],
     )?;
     tx.count(&job.lane, &job.kind, JobState::Running, -1);
-    tx.count(&job.lane, &job.kind, state, 1);
+    tx.count(&job.lane, &job.kind, again.state, 1);
     Ok(())
 }
 
@@ -114,14 +136,15 @@ fn remember(tx: &Tx<'_>, job: &Job, outcome: AttemptOutcome, error: Option<&JobE
 }
 
 /// Ends a job that no claim of its own has settled: a claim that comes late is refused.
-fn fail(tx: &Tx<'_>, job: &Job, error: &JobError, attempt: u32, lost: u32) -> Result<()> {
+fn fail(tx: &Tx<'_>, taken: &Taken, error: &JobError, attempt: u32, lost: u32) -> Result<()> {
+    let job = &taken.job;
     let held = Standing {
         lane: job.lane.clone(),
         kind: job.kind.clone(),
         state: job.state,
         run: job.run.as_ref().map(ToString::to_string),
         required: job.required,
-        limit_key: job.limit_key.clone(),
+        bounded: taken.bounded.clone(),
     };
     let error = error_json(error);
     let last = Ending {

@@ -41,7 +41,7 @@ fn adopt(tx: &Tx<'_>, worker: WorkerId, job: JobId, fence: Fence) -> Result<()> 
         tx.run(sql!("attempt_unlose"), [job.0, fence.0])?;
         tx.count(&before.lane, &before.kind, before.state, -1);
         tx.count(&before.lane, &before.kind, JobState::Running, 1);
-        tx.touch(before.limit_key.as_deref());
+        tx.touch(before.bounded.bounds());
     }
     Ok(())
 }

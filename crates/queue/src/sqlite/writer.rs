@@ -5,7 +5,6 @@
 //! answered before COMMIT has returned.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -21,6 +20,7 @@ use super::sql;
 use crate::bell::Ring;
 use crate::error::{QueueError, Result};
 use crate::job::JobState;
+use crate::limit::{Bound, Bounds};
 use crate::timestamp::Timestamp;
 
 /// More than this in one transaction only makes the first callers wait longer.
@@ -215,8 +215,8 @@ pub(super) struct Tx<'c> {
     counts: RefCell<Counts>,
     kept_counts: RefCell<Counts>,
     ring: Cell<Ring>,
-    /// Limits whose jobs were moved.
-    touched: RefCell<BTreeSet<String>>,
+    /// Bounds whose jobs were moved.
+    touched: RefCell<Bounds>,
 }
 
 #[derive(Default)]
@@ -316,14 +316,12 @@ impl<'c> Tx<'c> {
         self.counts.borrow_mut().add(lane, kind, state, by);
     }
 
-    /// Notes that a job of a limit was moved: before COMMIT, the limit lets in or parks what it must.
-    pub(super) fn touch(&self, limit_key: Option<&str>) {
-        if let Some(key) = limit_key {
-            self.touched.borrow_mut().insert(key.to_owned());
-        }
+    /// Notes what bounds a job that was moved: before COMMIT, they let in or park what they must.
+    pub(super) fn touch(&self, bounds: impl IntoIterator<Item = Bound>) {
+        self.touched.borrow_mut().extend(bounds);
     }
 
-    pub(super) fn take_touched(&self) -> BTreeSet<String> {
+    pub(super) fn take_touched(&self) -> Bounds {
         self.touched.take()
     }
 

@@ -116,6 +116,16 @@ promises! {
         a_flood_of_retries_hardly_delays_another_tenant
         the_nameless_tenant_is_served_in_the_order_of_its_pushes
         parked_jobs_of_tenants_take_turns_too
+        no_more_of_a_tenant_run_than_its_cap_says
+        a_dead_workers_place_under_a_cap_is_free_again
+        a_job_with_a_key_and_a_capped_tenant_needs_room_in_both
+        a_full_key_does_not_hold_up_its_tenants_other_jobs
+        a_full_tenant_does_not_hold_up_a_keys_other_tenants
+        a_cap_set_on_a_running_queue_counts_what_is_there
+        a_bad_cap_is_refused
+        a_cap_is_exact_over_processes_and_kills
+        caps_and_limits_hold_whatever_happens_at_once
+        a_cap_that_is_set_during_pushes_counts_them
     ;
     lists:
         a_list_spans_live_jobs_and_history
@@ -181,6 +191,7 @@ promises! {
         a_relay_loses_and_reorders_nothing
         a_sink_that_always_fails_delays_no_other
         a_relay_is_woken_by_another_process
+        runs_that_end_by_delete_clear_and_reap_wake_relays
     ;
     schedules:
         a_schedule_ticks_once_over_five_processes_and_a_clock_jump

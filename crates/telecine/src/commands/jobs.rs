@@ -9,7 +9,7 @@ use anyhow::{Result, bail, ensure};
 use telecine_queue::{Job, JobFilter, JobId, JobState, NewJob, Page, Push, Queue, QueueError, Timestamp};
 
 use super::{Schema, open};
-use crate::cli::{Chosen, JobsClear, JobsCommand, JobsLs, JobsPush};
+use crate::cli::{Chosen, JobFlags, JobsClear, JobsCommand, JobsLs, JobsPush};
 use crate::config::Config;
 use crate::nearest::did_you_mean;
 use crate::output::{Answer, Output, harmless, say};
@@ -100,12 +100,12 @@ fn note(job: &Job, now: Timestamp) -> String {
 }
 
 async fn push(flags: JobsPush, config: &Config, output: &Output) -> Result<Answer> {
-    let own_lane = lane_of(&flags.kind, flags.any_kind)?;
-    let count = flags.count;
-    let key = flags.idempotency_key.clone();
-    let job = new_job(flags, own_lane);
-    let mut push = Push::jobs((0..count).map(|_| job.clone()));
-    push.idempotency_key = key;
+    let tenant = flags.job.tenant.clone();
+    let mut job = new_job(flags.job)?;
+    job.run_at = flags.at.or(flags.delay.map(|delay| Timestamp::now().plus(delay)));
+    job.unique_key = flags.unique_key;
+    let mut push = Push::jobs((0..flags.count).map(|_| job.clone())).tenant(tenant.unwrap_or_default());
+    push.idempotency_key = flags.idempotency_key;
 
     let pushed = open(config, Schema::Migrate).await?.push(vec![push]).await?;
     let Some(pushed) = pushed.into_iter().next() else { bail!("the queue gave no answer to the push") };
@@ -121,7 +121,7 @@ async fn push(flags: JobsPush, config: &Config, output: &Output) -> Result<Answe
 }
 
 /// The lane of a kind; an error if the kind is unknown and must not be.
-pub(super) fn lane_of(kind: &str, any_kind: bool) -> Result<Option<&'static str>> {
+fn lane_of(kind: &str, any_kind: bool) -> Result<Option<&'static str>> {
     let lane = kinds::lane_of(kind);
     if lane.is_none() && !any_kind {
         let known = kinds::all().names();
@@ -133,7 +133,8 @@ pub(super) fn lane_of(kind: &str, any_kind: bool) -> Result<Option<&'static str>
     Ok(lane)
 }
 
-fn new_job(flags: JobsPush, own_lane: Option<&str>) -> NewJob {
+pub(super) fn new_job(flags: JobFlags) -> Result<NewJob> {
+    let own_lane = lane_of(&flags.kind, flags.any_kind)?;
     let mut job = NewJob::new(flags.kind, flags.payload);
     if let Some(lane) = flags.lane.or(own_lane.map(str::to_owned)) {
         job.lane = lane;
@@ -144,10 +145,8 @@ fn new_job(flags: JobsPush, own_lane: Option<&str>) -> NewJob {
     if let Some(attempts) = flags.max_attempts {
         job.max_attempts = attempts;
     }
-    job.run_at = flags.at.or(flags.delay.map(|delay| Timestamp::now().plus(delay)));
-    job.unique_key = flags.unique_key;
     job.limit_key = flags.limit_key;
-    job
+    Ok(job)
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! `telecine schedules`.
 
 use anyhow::Result;
-use telecine_queue::{NewJob, NewSchedule, Schedule, Timestamp};
+use telecine_queue::{NewSchedule, Push, Schedule, Timestamp};
 
-use super::jobs::lane_of;
+use super::jobs::new_job;
 use super::{Schema, open};
 use crate::cli::{SchedulesAdd, SchedulesCommand};
 use crate::config::Config;
@@ -48,13 +48,9 @@ fn draw(schedules: &[Schedule], now: Timestamp) -> Table {
 }
 
 async fn add(flags: SchedulesAdd, config: &Config, output: &Output) -> Result<Answer> {
-    let lane = lane_of(&flags.kind, flags.any_kind)?;
-    let mut job = NewJob::new(flags.kind, flags.payload);
-    if let Some(lane) = flags.lane.or(lane.map(str::to_owned)) {
-        job.lane = lane;
-    }
-    job.priority = flags.priority.unwrap_or(job.priority);
-    let schedule = NewSchedule::new(&flags.name, flags.cron, job).missed(flags.missed);
+    let tenant = flags.job.tenant.clone().unwrap_or_default();
+    let push = Push::from(new_job(flags.job)?).tenant(tenant);
+    let schedule = NewSchedule::new(&flags.name, flags.cron, push).missed(flags.missed);
     let queue = open(config, Schema::Migrate).await?;
     queue.schedule(schedule).await?;
     let kept = queue.schedules().await?.into_iter().find(|schedule| schedule.name == flags.name);

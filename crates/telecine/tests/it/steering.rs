@@ -37,6 +37,49 @@ fn a_limit_needs_a_bound() {
 }
 
 #[test]
+fn a_tenants_share_and_cap_are_set_listed_and_removed() {
+    let place = Place::new();
+
+    let set = place.run(&["tenants", "set", "acme", "--max-running", "2"]);
+    place.run(&["tenants", "set", "acme", "--weight", "3"]);
+    place.run(&["jobs", "push", "pause", "--count", "5", "--tenant", "acme"]);
+
+    assert_eq!(set.code, Some(0), "{set:?}");
+    let tenant = place.json(&["tenants", "ls"])["data"][0].clone();
+    let told = (&tenant["name"], &tenant["weight"], &tenant["max_running"]);
+    assert_eq!(told, (&json!("acme"), &json!(3.0), &json!(2)), "the one leaves the other as it is");
+    assert_eq!(
+        (&tenant["running"], &tenant["pending"], &tenant["parked"]),
+        (&json!(0), &json!(2), &json!(3))
+    );
+    assert!(place.run(&["tenants", "ls"]).stdout.contains("acme"));
+    assert!(place.run(&["jobs", "show", "5"]).stdout.contains("`telecine tenants ls`"));
+    assert_eq!(place.run(&["tenants", "set", "acme", "--no-max-running"]).code, Some(0));
+    assert_eq!(place.json(&["tenants", "ls"])["data"][0]["max_running"], json!(null));
+    assert_eq!(place.json(&["jobs", "ls", "--state", "parked"])["data"], json!([]));
+    assert_eq!(place.run(&["tenants", "rm", "acme"]).code, Some(0));
+    let again = place.run(&["tenants", "rm", "acme"]);
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(again.stderr.contains("`telecine tenants ls`"), "{again:?}");
+}
+
+#[test]
+fn a_bad_policy_of_a_tenant_is_refused() {
+    let place = Place::new();
+
+    assert_eq!(place.run(&["tenants", "set", "acme"]).code, Some(2), "nothing to set");
+    assert_eq!(place.run(&["tenants", "set", "acme", "--max-running", "-1"]).code, Some(2));
+    assert_eq!(
+        place.run(&["tenants", "set", "acme", "--max-running", "1", "--no-max-running"]).code,
+        Some(2)
+    );
+    let refused = place.run(&["tenants", "set", "acme", "--weight", "0"]);
+
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("between 0.001 and 1000"), "{refused:?}");
+}
+
+#[test]
 fn lanes_and_kinds_are_paused_and_resumed() {
     let place = Place::new();
     place.run(&["jobs", "push", "pause"]);

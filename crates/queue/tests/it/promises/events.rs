@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use telecine_queue::{
-    Event, Failure, Job, JobContext, JobFilter, JobState, Kind, Kinds, NewRun, Push, Queue, Relay, RunId,
-    RunState, Sink, SinkError,
+    Event, Failure, Job, JobContext, JobFilter, JobState, Kind, Kinds, NewJob, NewRun, Pausable, Push, Queue,
+    Relay, RunId, RunState, Sink, SinkError, Wakes,
 };
 
 use crate::child::{Process, Role, brisk_relay};
@@ -398,4 +398,53 @@ pub(super) async fn a_relay_is_woken_by_another_process(ground: Arc<Ground>) {
     relay.stop().await;
     let counts = queue.counts().await.expect("counts");
     assert_eq!(telecine_queue::total(&counts, JobState::Pending), 11);
+}
+
+/// A run may end without anybody finishing a job of it; who waits for its events hears of it all the same.
+pub(super) async fn runs_that_end_by_delete_clear_and_reap_wake_relays(ground: Arc<Ground>) {
+    let (queue, other) = (ground.open().await, ground.open().await);
+    let worker = register(&queue).await;
+    let wakes = other.wakes();
+    let told_after = |before: u64| {
+        let wakes = &wakes;
+        eventually("who listens is told", move || async move { (wakes.borrow().told > before).then_some(()) })
+    };
+    eventually("the other listens", || async {
+        resume_something(&queue).await;
+        (wakes.borrow().ready > 0).then_some(())
+    })
+    .await;
+
+    push_run(&queue, 1).await;
+    let job = list_all(&queue, &JobFilter::default()).await.remove(0).id;
+    let before = told_by_now(&queue, &wakes).await;
+    queue.delete(job).await.expect("delete");
+    told_after(before).await;
+
+    push_run(&queue, 2).await;
+    let before = told_by_now(&queue, &wakes).await;
+    assert_eq!(queue.clear(&JobFilter::default()).await.expect("clear"), 2);
+    told_after(before).await;
+
+    let late = NewJob { timeout_ms: Some(1), max_attempts: 1, ..work(0) };
+    queue.push(vec![Push::run(NewRun::new("late"), [late])]).await.expect("push");
+    ground.rewind_deadline(pull_one(&queue, worker).await.job.id);
+    let before = told_by_now(&queue, &wakes).await;
+    assert_eq!(queue.reap().await.expect("reap").overdue, 1);
+    told_after(before).await;
+    assert_eq!(check_events(&queue).await, 1);
+}
+
+async fn resume_something(queue: &Arc<dyn Queue>) {
+    let nothing = Pausable::Kind("nothing".into());
+    queue.pause(&nothing).await.expect("pause");
+    queue.resume(&nothing).await.expect("resume");
+}
+
+/// What the other has heard once everything up to now has reached it: wake-ups come in their order.
+async fn told_by_now(queue: &Arc<dyn Queue>, wakes: &tokio::sync::watch::Receiver<Wakes>) -> u64 {
+    let before = wakes.borrow().ready;
+    resume_something(queue).await;
+    eventually("the wake-up has come", || async { (wakes.borrow().ready > before).then_some(()) }).await;
+    wakes.borrow().told
 }

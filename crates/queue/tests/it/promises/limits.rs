@@ -413,7 +413,7 @@ pub(super) async fn a_limit_holds_whatever_happens_at_once(ground: Arc<Ground>) 
     check_invariants(&queue).await;
 }
 
-fn finish_somehow((claimed, n): (Claimed, u64)) -> Finish {
+pub(super) fn finish_somehow((claimed, n): (Claimed, u64)) -> Finish {
     let outcome = match n % 4 {
         0 => Outcome::Release,
         1 => Outcome::Snooze { delay: Duration::from_millis(1) },
@@ -424,7 +424,7 @@ fn finish_somehow((claimed, n): (Claimed, u64)) -> Finish {
 
 /// The most jobs whose beginning was written and whose end was not. The killed process wrote no end: its jobs are over
 /// when they begin again, at the latest.
-fn most_at_once(log: &str) -> (usize, HashMap<&str, u32>) {
+pub(super) fn most_at_once(log: &str) -> (usize, HashMap<&str, u32>) {
     let (mut open, mut most, mut ran) = (HashMap::new(), 0, HashMap::new());
     for line in log.lines() {
         let mut words = line.split(' ');

@@ -144,8 +144,15 @@ fn hints(job: &Job, workers: &[Worker], now: Timestamp) -> Vec<String> {
         }
         JobState::Waiting => vec!["it waits for other jobs of its run".into()],
         JobState::Parked => {
-            let key = job.limit_key.as_deref().unwrap_or_default();
-            vec![format!("limit `{key}` has no room for it yet: see `telecine limits ls`")]
+            let tenant = harmless(&job.tenant);
+            let tenant = format!("its tenant `{tenant}` has no room for it yet: see `telecine tenants ls`");
+            match &job.limit_key {
+                Some(key) if job.tenant.is_empty() => {
+                    vec![format!("limit `{key}` has no room for it yet: see `telecine limits ls`")]
+                }
+                Some(key) => vec![format!("limit `{key}` (see `telecine limits ls`) or {tenant}")],
+                None => vec![tenant],
+            }
         }
         JobState::Completed | JobState::Skipped => Vec::new(),
     }
