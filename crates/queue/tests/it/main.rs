@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let server = PostgresServer::start();
     let mut trials = Vec::new();
     for database in Database::ALL {
-        for (name, promise) in promises::all() {
+        for (name, promise) in promises::kept_on(database) {
             let server = server.clone();
             trials.push(Trial::test(format!("{}::{name}", database.name()), move || {
                 ground::run_on(Ground::new(database, &server), promise)

@@ -16,12 +16,21 @@ mod schedules;
 mod settling;
 mod workers;
 
-use crate::ground::Promise;
+use crate::ground::{Database, Promise};
+
+/// Nobody can LISTEN behind a pooler: a process there looks for what it can do, and hears nothing of what leaves it
+/// nothing to do.
+const NOT_BEHIND_A_POOLER: [&str; 1] = ["events::runs_that_end_by_delete_clear_and_reap_wake_relays"];
+
+/// Names and tests of what a database keeps.
+pub(crate) fn kept_on(database: Database) -> impl Iterator<Item = (&'static str, Promise)> {
+    let kept = move |name| database != Database::Bouncer || !NOT_BEHIND_A_POOLER.contains(&name);
+    all().into_iter().filter(move |(name, _)| kept(*name))
+}
 
 macro_rules! promises {
     ($($module:ident: $($name:ident)+;)+) => {
-        /// Names and tests.
-        pub(crate) fn all() -> Vec<(&'static str, Promise)> {
+        fn all() -> Vec<(&'static str, Promise)> {
             vec![$($((
                 concat!(stringify!($module), "::", stringify!($name)),
                 (|ground| Box::pin($module::$name(ground))) as Promise,
