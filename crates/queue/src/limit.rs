@@ -381,8 +381,14 @@ impl Gates {
         tenants.filter(|tenant| !self.gates.contains_key(tenant)).collect()
     }
 
-    /// Jobs that changed lines, or were parked.
-    pub(crate) fn note_moved(&mut self, jobs: u64) {
+    /// Jobs that gave up their place, which may leave room in another bound: that is looked at soon.
+    pub(crate) fn note_parked(&mut self, jobs: u64) {
+        self.moved += jobs;
+        self.left |= jobs > 0;
+    }
+
+    /// Jobs that were called to another line.
+    pub(crate) fn note_called(&mut self, jobs: u64) {
         self.moved += jobs;
     }
 

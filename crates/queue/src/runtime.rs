@@ -289,7 +289,7 @@ impl Shared {
         self.held.stop_all(StopReason::Leaving);
         let stopped = async {
             if !fetcher.is_finished() {
-                let _ = fetcher.await;
+                let _ = (&mut *fetcher).await;
             }
             // Again: a pull that was under way may have brought jobs after the first call.
             self.held.stop_all(StopReason::Leaving);
@@ -299,6 +299,8 @@ impl Shared {
         if tokio::time::timeout(self.options.stop_within * 2, stopped).await.is_err() {
             let jobs = self.slots.busy();
             tracing::warn!(jobs, "leaving with jobs unsettled; when the lease ends, others take them");
+            // What a pull still brings would be run by nobody who settles it.
+            fetcher.abort();
         }
     }
 

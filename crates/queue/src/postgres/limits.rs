@@ -192,7 +192,8 @@ async fn balance_bounds(connection: &mut Session<'_>, bounds: &Bounds) -> Tried<
     insert(connection, &mut gates, bounds).await?;
     let parked = park(connection, &gates).await?;
     let called = call(connection, &gates).await?;
-    gates.note_moved(parked + called);
+    gates.note_parked(parked);
+    gates.note_called(called);
     while !gates.is_spent() {
         let next = next(connection, &gates).await?;
         let mut unknown = gates.unknown(&next);

@@ -98,7 +98,8 @@ async fn take_in(shared: &Arc<Shared>, pulled: Pulled, seen: u64, dry: &mut BTre
     match claimed {
         Ok(claimed) => {
             for claimed in claimed {
-                let slot = reserved.take(&claimed.job.lane).expect("no more jobs than were asked for");
+                let slot = shared.slots.take(&mut reserved, &claimed.job.lane);
+                let slot = slot.expect("no more jobs than were asked for");
                 start(shared, claimed, slot);
             }
             if seen == seen_before {
@@ -108,6 +109,8 @@ async fn take_in(shared: &Arc<Shared>, pulled: Pulled, seen: u64, dry: &mut BTre
         }
         Err(error) => {
             shared.slots.put_back(reserved);
+            // What it had locked, another pull may have passed over.
+            dry.clear();
             wait_out(shared, &error).await;
         }
     }
@@ -165,12 +168,11 @@ async fn run(shared: &Shared, kind: Arc<dyn Kind>, job: Arc<Job>, context: JobCo
 }
 
 async fn stopped_or_late(claim: &HeldClaim, timeout: Duration) {
-    let started = Instant::now();
     // A job that ends at once needs no timer.
     tokio::task::yield_now().await;
     tokio::select! {
         () = claim.stopped() => {}
-        () = tokio::time::sleep_until(started + timeout) => claim.stop(StopReason::TimedOut),
+        () = tokio::time::sleep(timeout) => claim.stop(StopReason::TimedOut),
     }
 }
 

@@ -139,10 +139,17 @@ impl Held {
             news: Mutex::new(News { slot: Some(slot), ..News::default() }),
             spawn: Mutex::default(),
         });
-        // Another claim of the job by this process has been taken over by this one.
-        if let Some(older) = self.lock().insert(job, Arc::clone(&claim)) {
-            older.stop(StopReason::Refused);
+        // Another claim of the job by this process: the younger one has taken it over, whichever answer came first.
+        let mut claims = self.lock();
+        match claims.get(&job).filter(|held| held.fence > fence) {
+            Some(_) => claim.stop(StopReason::Refused),
+            None => {
+                if let Some(older) = claims.insert(job, Arc::clone(&claim)) {
+                    older.stop(StopReason::Refused);
+                }
+            }
         }
+        drop(claims);
         JobContext { claim, news: Arc::clone(&self.news), slot }
     }
 

@@ -48,7 +48,6 @@ struct Table {
 #[derive(Debug, Default)]
 pub(super) struct Reserved {
     slots: BTreeMap<String, Vec<u32>>,
-    filled: usize,
 }
 
 impl Reserved {
@@ -60,12 +59,6 @@ impl Reserved {
     pub(super) fn lanes(&self) -> BTreeMap<String, u32> {
         let left = self.slots.iter().filter(|(_, slots)| !slots.is_empty());
         left.map(|(lane, slots)| (lane.clone(), slots.len() as u32)).collect()
-    }
-
-    pub(super) fn take(&mut self, lane: &str) -> Option<u32> {
-        let slot = self.slots.get_mut(lane)?.pop();
-        self.filled += usize::from(slot.is_some());
-        slot
     }
 }
 
@@ -86,15 +79,22 @@ impl SlotTable {
         let mut table = self.lock();
         let lanes = table.free.iter_mut().filter(|(lane, slots)| wanted(lane) && !slots.is_empty());
         let slots = lanes.map(|(lane, slots)| (lane.clone(), std::mem::take(slots))).collect();
-        let reserved = Reserved { slots, filled: 0 };
+        let reserved = Reserved { slots };
         table.reserved += reserved.count() as usize;
         reserved
     }
 
-    /// What is left of a reservation is free again; what was taken of it is busy.
+    /// A reserved slot that is busy from now on.
+    pub(super) fn take(&self, reserved: &mut Reserved, lane: &str) -> Option<u32> {
+        let slot = reserved.slots.get_mut(lane)?.pop()?;
+        self.lock().reserved -= 1;
+        Some(slot)
+    }
+
+    /// What is left of a reservation is free again.
     pub(super) fn put_back(&self, reserved: Reserved) {
         let mut table = self.lock();
-        table.reserved -= reserved.count() as usize + reserved.filled;
+        table.reserved -= reserved.count() as usize;
         for (lane, mut slots) in reserved.slots {
             let free = table.free.entry(lane).or_default();
             free.append(&mut slots);

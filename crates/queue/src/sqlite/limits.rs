@@ -136,14 +136,15 @@ fn balance(tx: &Tx<'_>, mut bounds: Bounds) -> Result<Balanced> {
         let gate = gate(tx, &bound)?;
         gates.insert(bound, gate);
     }
-    let mut moved = 0;
+    let (mut parked, mut called) = (0, 0);
     for (bound, jobs) in gates.over() {
-        moved += park(tx, bound, jobs)?;
+        parked += park(tx, bound, jobs)?;
     }
     for (bound, jobs) in gates.free() {
-        moved += call(tx, bound, jobs)?;
+        called += call(tx, bound, jobs)?;
     }
-    gates.note_moved(moved);
+    gates.note_parked(parked);
+    gates.note_called(called);
     while !gates.is_spent() {
         let next = next(tx, &gates)?;
         for tenant in gates.unknown(&next) {
