@@ -123,6 +123,16 @@ enum Phase {
     Left,
 }
 
+/// Whether to start another exchange with the database for what waits: while one commits, the next can be written, but
+/// little is not worth a second one and goes along when the first has ended.
+fn is_worth_another(under_way: usize, waiting: usize) -> bool {
+    match under_way {
+        0 => waiting > 0,
+        1 => waiting >= 250,
+        _ => false,
+    }
+}
+
 /// What the parts of a worker share.
 struct Shared {
     queue: Arc<dyn Queue>,

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::held::{HeldClaim, JobContext, StopReason};
 use super::settle::Ended;
 use super::slots::Reserved;
-use super::{Failure, Kind, Shared};
+use super::{Failure, Kind, Shared, is_worth_another};
 use crate::claim::{Finish, Outcome};
 use crate::error::{QueueError, Result};
 use crate::job::{Job, JobError};
@@ -20,11 +20,6 @@ use crate::worker::{Claimed, Pull};
 
 /// How long to wait before asking a database again that did not answer.
 const AFTER_ERROR: Duration = Duration::from_millis(250);
-
-/// Pulls under way at the same time: while what one brought is being started, the database is at the next.
-const MOST_PULLS: usize = 2;
-/// Free slots that are worth a second pull. Fewer wait for the first, and are asked for together.
-const WORTH_A_SECOND: u32 = 250;
 
 pub(super) async fn fetch_until_drained(shared: Arc<Shared>) {
     let mut wakes = shared.queue.wakes();
@@ -63,16 +58,8 @@ pub(super) async fn fetch_until_drained(shared: Arc<Shared>) {
 }
 
 fn slots_to_fill(shared: &Shared, dry: &BTreeSet<String>, under_way: usize) -> Option<Reserved> {
-    if under_way == MOST_PULLS {
-        return None;
-    }
-    let reserved = shared.slots.reserve(|lane| !dry.contains(lane));
-    let enough = if under_way == 0 { 1 } else { WORTH_A_SECOND };
-    if reserved.count() < enough {
-        shared.slots.put_back(reserved);
-        return None;
-    }
-    Some(reserved)
+    let wanted = |lane: &str| !dry.contains(lane);
+    is_worth_another(under_way, shared.slots.free(wanted)).then(|| shared.slots.reserve(wanted))
 }
 
 /// What came of a pull, and what it was for.

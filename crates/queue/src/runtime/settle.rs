@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
-use super::{Phase, Shared};
+use super::{Phase, Shared, is_worth_another};
 use crate::claim::{Finish, Outcome, Settled};
 use crate::job::{Fence, Job, JobId};
 
@@ -32,18 +32,12 @@ impl Ended {
     }
 }
 
-/// Batches on their way to the database at the same time: while one commits, the next is being written.
-const MOST_BATCHES: usize = 2;
-/// Outcomes that are worth a second batch. Fewer wait for the first, and go together.
-const WORTH_A_SECOND: usize = 250;
-
 pub(super) async fn settle_until_left(shared: Arc<Shared>, mut outcomes: mpsc::UnboundedReceiver<Ended>) {
     let mut phase = shared.phase.subscribe();
     let mut under_way = FuturesUnordered::new();
     let mut batch = Vec::new();
     loop {
-        let enough = if under_way.is_empty() { 1 } else { WORTH_A_SECOND };
-        if batch.len() >= enough && under_way.len() < MOST_BATCHES {
+        if is_worth_another(under_way.len(), batch.len()) {
             gather(&mut outcomes, &mut batch).await;
             under_way.push(settle(&shared, std::mem::take(&mut batch)));
         }

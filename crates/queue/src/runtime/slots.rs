@@ -51,8 +51,8 @@ pub(super) struct Reserved {
 }
 
 impl Reserved {
-    pub(super) fn count(&self) -> u32 {
-        self.slots.values().map(|slots| slots.len() as u32).sum()
+    fn count(&self) -> usize {
+        self.slots.values().map(Vec::len).sum()
     }
 
     /// How many there are by lane, of the lanes that have any.
@@ -74,13 +74,18 @@ impl SlotTable {
         Self { table, total: next as usize, freed: Notify::new() }
     }
 
+    /// How many slots of the lanes that are wanted are free.
+    pub(super) fn free(&self, wanted: impl Fn(&str) -> bool) -> usize {
+        self.lock().free.iter().filter(|(lane, _)| wanted(lane)).map(|(_, slots)| slots.len()).sum()
+    }
+
     /// All free slots of the lanes that are wanted.
     pub(super) fn reserve(&self, wanted: impl Fn(&str) -> bool) -> Reserved {
         let mut table = self.lock();
         let lanes = table.free.iter_mut().filter(|(lane, slots)| wanted(lane) && !slots.is_empty());
         let slots = lanes.map(|(lane, slots)| (lane.clone(), std::mem::take(slots))).collect();
         let reserved = Reserved { slots };
-        table.reserved += reserved.count() as usize;
+        table.reserved += reserved.count();
         reserved
     }
 
@@ -94,7 +99,7 @@ impl SlotTable {
     /// What is left of a reservation is free again.
     pub(super) fn put_back(&self, reserved: Reserved) {
         let mut table = self.lock();
-        table.reserved -= reserved.count() as usize;
+        table.reserved -= reserved.count();
         for (lane, mut slots) in reserved.slots {
             let free = table.free.entry(lane).or_default();
             free.append(&mut slots);

@@ -8,6 +8,7 @@ use telecine_queue::{
 };
 
 use super::limits::most_at_once;
+use super::limits::{finish_somehow, handles, run_to_the_end};
 use crate::child::{Process, Role};
 use crate::ground::{
     Ground, LEASE, check_invariants, done, eventually, pull, pull_one, push_all, register, register_for,
@@ -414,8 +415,7 @@ pub(super) async fn caps_and_limits_hold_whatever_happens_at_once(ground: Arc<Gr
                     ids.extend(push_jobs(&queue, tenant, [job(round + n as u64 + nth)]).await);
                 }
                 let claimed = pull(&queue, worker, 4).await;
-                let finishes: Vec<Finish> =
-                    claimed.into_iter().zip(round..).map(super::limits::finish_somehow).collect();
+                let finishes: Vec<Finish> = claimed.into_iter().zip(round..).map(finish_somehow).collect();
                 queue.finish(&finishes).await.expect("finish");
                 match (round + nth) % 4 {
                     // Whether it is still there, and in a state for this, is up to the others.
@@ -441,26 +441,13 @@ pub(super) async fn caps_and_limits_hold_whatever_happens_at_once(ground: Arc<Gr
         ended.expect("none of them fails");
     }
 
-    // Whoever is left runs to its end, with nothing but the queue's own verbs.
-    let worker = register(&queue).await;
-    eventually("all of them have ended", || async {
-        queue.promote().await.expect("promote");
-        for claimed in pull(&queue, worker, 100).await {
-            settle(&queue, claimed, done()).await;
-        }
-        let counts = queue.counts().await.expect("counts");
-        counts.iter().all(|count| count.state.is_terminal()).then_some(())
-    })
-    .await;
+    run_to_the_end(&queue).await;
     check_invariants(&queue).await;
 }
 
 /// A push that found no cap lets its jobs in; a cap that is set meanwhile has to know of them.
 pub(super) async fn a_cap_that_is_set_during_pushes_counts_them(ground: Arc<Ground>) {
-    let mut handles = Vec::new();
-    for _ in 0..4 {
-        handles.push(ground.open().await);
-    }
+    let handles = handles(&ground).await;
     let setter = ground.open().await;
     for round in 0..15 {
         let tenant = format!("tenant:{round}");

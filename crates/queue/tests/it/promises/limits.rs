@@ -331,7 +331,7 @@ pub(super) async fn a_limit_that_is_set_during_pushes_counts_them(ground: Arc<Gr
     check_invariants(&handles[0]).await;
 }
 
-async fn handles(ground: &Ground) -> Vec<Arc<dyn Queue>> {
+pub(super) async fn handles(ground: &Ground) -> Vec<Arc<dyn Queue>> {
     let mut handles = Vec::new();
     for _ in 0..4 {
         handles.push(ground.open().await);
@@ -399,18 +399,22 @@ pub(super) async fn a_limit_holds_whatever_happens_at_once(ground: Arc<Ground>) 
         ended.expect("none of them fails");
     }
 
-    // Whoever is left runs to its end, one after the other, with nothing but the queue's own verbs.
-    let worker = register(&queue).await;
+    run_to_the_end(&queue).await;
+    check_invariants(&queue).await;
+}
+
+/// Whoever is left runs to its end, with nothing but the queue's own verbs.
+pub(super) async fn run_to_the_end(queue: &Arc<dyn Queue>) {
+    let worker = register(queue).await;
     eventually("all of them have ended", || async {
         queue.promote().await.expect("promote");
-        for claimed in pull(&queue, worker, 100).await {
-            settle(&queue, claimed, done()).await;
+        for claimed in pull(queue, worker, 100).await {
+            settle(queue, claimed, done()).await;
         }
         let counts = queue.counts().await.expect("counts");
         counts.iter().all(|count| count.state.is_terminal()).then_some(())
     })
     .await;
-    check_invariants(&queue).await;
 }
 
 pub(super) fn finish_somehow((claimed, n): (Claimed, u64)) -> Finish {
