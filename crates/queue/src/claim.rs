@@ -20,6 +20,8 @@ use crate::worker::WorkerId;
 pub struct Claim {
     pub(crate) job: JobId,
     pub(crate) fence: Fence,
+    pub(crate) lane: String,
+    pub(crate) kind: String,
     pub(crate) attempt: u32,
     pub(crate) max_attempts: u32,
     pub(crate) lost: u32,
@@ -37,6 +39,8 @@ impl Claim {
         Self {
             job: job.id,
             fence: job.fence,
+            lane: job.lane.clone(),
+            kind: job.kind.clone(),
             attempt: job.attempt,
             max_attempts: job.max_attempts,
             lost: job.lost,

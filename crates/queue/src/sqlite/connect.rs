@@ -127,7 +127,7 @@ fn configure(connection: &Connection) -> Result<()> {
             next_step: "put the file on a local disk that supports shared memory".into(),
         });
     }
-    // A statement keeps its plan: without this, every other value of a LIMIT has it prepared again, 50 µs each.
+    // A statement keeps its plan: without this, another value of a LIMIT has it prepared again.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(db)?;
     // FULL: a commit is on the disk before anyone hears of it. NORMAL would lose acknowledged pushes with the power.
     connection

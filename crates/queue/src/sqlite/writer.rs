@@ -158,8 +158,10 @@ impl Writing {
                 // The log may be what fills the disk: what it holds can go into the database.
                 self.checkpoint("TRUNCATE");
             }
-            // Who queued up meanwhile has waited as long.
-            group.extend(callers.take(MAX_GROUP));
+            // It never began: whoever queued up has waited as long. Others get a turn of their own.
+            if group.is_empty() {
+                group.extend(callers.take(MAX_GROUP));
+            }
         }
         for operation in group {
             operation.answer(&fate);

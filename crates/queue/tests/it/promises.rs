@@ -80,6 +80,7 @@ promises! {
     leases:
         a_silent_workers_jobs_are_freed
         a_late_completion_that_nobody_reclaimed_is_accepted
+        completions_of_one_batch_are_judged_one_by_one
         a_late_failure_that_nobody_reclaimed_counts_as_a_failure
         losses_count_apart_and_end_in_poison
         a_beat_keeps_a_worker_alive_and_refuses_what_it_lost

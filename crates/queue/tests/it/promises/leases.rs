@@ -3,13 +3,13 @@ use std::time::Duration;
 
 use serde_json::json;
 use telecine_queue::{
-    AttemptOutcome, Backoff, Beat, ClaimBeat, Claimed, JobState, NewJob, NewWorker, Queue, QueueError,
-    Settled, WorkerId,
+    AttemptOutcome, Backoff, Beat, ClaimBeat, Claimed, Finish, JobState, NewJob, NewWorker, Outcome, Queue,
+    QueueError, Settled, WorkerId,
 };
 
 use crate::ground::{
-    Ground, check_invariants, done, eventually, failed, pull, pull_one, push_one, register, register_for,
-    settle, work,
+    Ground, check_invariants, done, eventually, failed, pull, pull_one, push_all, push_one, register,
+    register_for, settle, work,
 };
 
 /// Pulls a job under a lease that has already run out, and lets others notice.
@@ -80,6 +80,44 @@ pub(super) async fn a_late_completion_that_nobody_reclaimed_is_accepted(ground: 
     );
     let idle = register(&queue).await;
     assert!(pull(&queue, idle, 1).await.is_empty());
+    check_invariants(&queue).await;
+}
+
+/// A database may complete a batch as one set: nothing may be lost in it or slip through.
+pub(super) async fn completions_of_one_batch_are_judged_one_by_one(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let late = push_one(&queue, work(0)).await;
+    let lost = lose_one(&queue).await;
+    // They stand before the lost one, which nobody takes.
+    let ids = push_all(&queue, (1..6).map(|n| work(n).priority(60))).await;
+    let mut claimed = pull(&queue, worker, 5).await.into_iter().map(|claimed| claimed.claim);
+    let mut completes = |result| Finish::new(claimed.next().expect("five"), Outcome::Complete { result });
+    let results = [
+        json!({ "text": "it's \"quoted\" \u{e9}\u{1f600}\n\\", "n": 1.5e300 }),
+        json!("x".repeat(5_000)),
+        json!(null),
+    ];
+    let stored_before = [completes(json!("first"))];
+    let cancelled = completes(json!("never"));
+    let [quoted, long, null] = results.clone().map(completes);
+    assert_eq!(queue.finish(&stored_before).await.expect("finish"), [Settled::Accepted]);
+    queue.cancel(ids[1]).await.expect("cancel");
+
+    let batch = [quoted, cancelled, Finish::new(lost.claim, done()), long, null];
+    let settled = queue.finish(&batch).await.expect("finish");
+    let again = queue.finish(&batch).await.expect("finish");
+
+    let [yes, no] = [Settled::Accepted, Settled::Refused];
+    assert_eq!((settled, again), (vec![yes, no, yes, yes, yes], vec![yes, no, yes, yes, yes]));
+    for (id, result) in ids[2..].iter().zip(results) {
+        let job = queue.get(*id).await.expect("get").expect("the job");
+        assert_eq!((job.state, job.result, job.attempt), (JobState::Completed, Some(result), 1));
+        assert_eq!((job.worker, queue.attempts(*id).await.expect("attempts").len()), (Some(worker), 1));
+    }
+    let late = queue.get(late).await.expect("get").expect("the job");
+    assert_eq!((late.state, late.attempt, late.lost), (JobState::Completed, 1, 0), "the loss is taken back");
+    assert_eq!(queue.get(ids[1]).await.expect("get").expect("the job").state, JobState::Cancelled);
     check_invariants(&queue).await;
 }
 
