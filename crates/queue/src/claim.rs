@@ -1,12 +1,12 @@
 //! Claims as values: the right to finish a job, how it was used, and what is remembered of it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::backoff::Backoff;
 use crate::error::Result;
 use crate::graph::{NewRecord, Spawn};
 use crate::job::{Fence, Job, JobError, JobId};
@@ -18,38 +18,14 @@ use crate::worker::WorkerId;
 /// Not `Clone`: [`Finish::new`] consumes it, so one claim has one outcome.
 #[derive(Debug)]
 pub struct Claim {
-    pub(crate) job: JobId,
-    pub(crate) fence: Fence,
-    pub(crate) lane: String,
-    pub(crate) kind: String,
-    pub(crate) attempt: u32,
-    pub(crate) max_attempts: u32,
-    pub(crate) lost: u32,
-    pub(crate) backoff: Backoff,
+    /// As it was claimed.
+    pub(crate) job: Arc<Job>,
     pub(crate) slot: Option<u32>,
-    /// Whether the job belongs to a run: settling it may end the run, and others may wait for it.
-    pub(crate) in_run: bool,
-    pub(crate) limit_key: Option<String>,
-    /// Whether it belongs to a tenant with a name, which may have a cap.
-    pub(crate) of_tenant: bool,
 }
 
 impl Claim {
-    pub(crate) fn of(job: &Job) -> Self {
-        Self {
-            job: job.id,
-            fence: job.fence,
-            lane: job.lane.clone(),
-            kind: job.kind.clone(),
-            attempt: job.attempt,
-            max_attempts: job.max_attempts,
-            lost: job.lost,
-            backoff: job.backoff,
-            slot: None,
-            in_run: job.run.is_some(),
-            limit_key: job.limit_key.clone(),
-            of_tenant: !job.tenant.is_empty(),
-        }
+    pub(crate) fn of(job: &Arc<Job>) -> Self {
+        Self { job: Arc::clone(job), slot: None }
     }
 
     /// Remembers which slot runs the job, for the timeline.
@@ -59,17 +35,22 @@ impl Claim {
         self
     }
 
-    /// Whether nothing hangs on the job: no run, no limit, no tenant that may have a cap.
+    /// Whether the job belongs to a run: settling it may end the run, and others may wait for it.
+    pub(crate) fn in_run(&self) -> bool {
+        self.job.run.is_some()
+    }
+
+    /// Whether nothing hangs on the job: no run, no limit, no tenant with a name, which may have a cap.
     pub(crate) fn stands_alone(&self) -> bool {
-        !self.in_run && self.limit_key.is_none() && !self.of_tenant
+        !self.in_run() && self.job.limit_key.is_none() && self.job.tenant.is_empty()
     }
 
     pub fn job(&self) -> JobId {
-        self.job
+        self.job.id
     }
 
     pub fn fence(&self) -> Fence {
-        self.fence
+        self.job.fence
     }
 }
 
@@ -106,7 +87,7 @@ pub struct Finish {
 
 impl Finish {
     pub fn job(&self) -> JobId {
-        self.claim.job
+        self.claim.job()
     }
 
     pub fn outcome(&self) -> &Outcome {

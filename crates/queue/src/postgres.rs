@@ -109,7 +109,7 @@ impl Queue for PostgresQueue {
         if !claimed.is_empty() {
             self.notifier.note_claims();
         }
-        if claimed.iter().any(|claimed| claimed.claim.in_run) {
+        if claimed.iter().any(|claimed| claimed.claim.in_run()) {
             self.notifier.ring(events::ring());
         }
         Ok(claimed)

@@ -50,7 +50,7 @@ impl Finish {
     /// What to add to the run, if the job completes.
     pub(crate) fn spawned(&self) -> Option<&Spawn> {
         let completes = matches!(self.outcome, Outcome::Complete { .. });
-        (completes && self.claim.in_run && !self.spawn.is_empty()).then_some(&self.spawn)
+        (completes && self.claim.in_run() && !self.spawn.is_empty()).then_some(&self.spawn)
     }
 
     /// The result of a job that completes with nothing else hanging on it.
@@ -62,15 +62,15 @@ impl Finish {
     }
 
     pub(crate) fn verdict(&self) -> Verdict<'_> {
-        let claim = &self.claim;
-        let uncounted = claim.attempt.saturating_sub(1);
+        let job = &self.claim.job;
+        let uncounted = job.attempt.saturating_sub(1);
         match &self.outcome {
             Outcome::Complete { result } => {
                 Verdict::Done { state: JobState::Completed, result: Some(result), error: None }
             }
-            Outcome::Fail { error } if claim.attempt < claim.max_attempts => Verdict::Back {
-                delay: claim.backoff.delay(claim.attempt),
-                attempt: claim.attempt,
+            Outcome::Fail { error } if job.attempt < job.max_attempts => Verdict::Back {
+                delay: job.backoff.delay(job.attempt),
+                attempt: job.attempt,
                 outcome: AttemptOutcome::Failed,
                 error: Some(error),
             },

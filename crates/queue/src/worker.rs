@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -69,7 +70,7 @@ pub struct Pull {
 /// A job and the right to finish it.
 #[derive(Debug)]
 pub struct Claimed {
-    pub job: Job,
+    pub job: Arc<Job>,
     pub claim: Claim,
 }
 

@@ -1,6 +1,7 @@
 //! Workers and what they claim: `register`, `pull`, `drain`, `deregister`.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use super::connect::{Database, ms};
 use super::failure::Tried;
@@ -27,7 +28,7 @@ pub(super) async fn pull(database: &Database, pull: &Pull) -> Tried<Vec<Claimed>
         .bind(i64::try_from(pull.free_scratch_bytes).unwrap_or(i64::MAX))
         .bind(ms(DEADLINE_GRACE))
         .fetch_each(&mut connection, |row| {
-            let job = job(row)?;
+            let job = Arc::new(job(row)?);
             let place = (Reverse(job.priority), value::<i64>(row, "fair_at")?, job.id);
             claimed.push((place, Claimed { claim: Claim::of(&job), job }));
             Ok(())

@@ -55,49 +55,53 @@ pub(super) struct Return {
 pub(super) async fn finish(database: &Database, batch: &[Finish]) -> Tried<(Vec<Settled>, Ring)> {
     let (plain, mut others): (Vec<&Finish>, Vec<&Finish>) =
         batch.iter().partition(|finish| finish.plain_result().is_some());
-    let mut settled = complete(database, &plain).await?;
-    // A claim that was taken for lost has more to settle.
-    others.extend(plain.into_iter().filter(|finish| !settled.contains(&key(finish))));
-    let mut ring = Ring::default();
-    if !others.is_empty() {
-        let (judged, rung) = judge(database, &others).await?;
-        settled.extend(judged);
-        ring = rung;
+    let all_completed = complete(database, &plain).await? == plain.len();
+    // A claim that was taken for lost has more to settle. Which one that is shows when all are asked about again: those
+    // that have just completed are told that they count.
+    if !all_completed {
+        others.extend(plain);
     }
-    let answers = batch.iter().map(|finish| match settled.contains(&key(finish)) {
-        true => Settled::Accepted,
-        false => Settled::Refused,
+    if others.is_empty() {
+        return Ok((vec![Settled::Accepted; batch.len()], Ring::default()));
+    }
+    let (settled, ring) = judge(database, &others).await?;
+    let answers = batch.iter().map(|finish| {
+        let completed = all_completed && finish.plain_result().is_some();
+        match completed || settled.contains(&key(finish)) {
+            true => Settled::Accepted,
+            false => Settled::Refused,
+        }
     });
     Ok((answers.collect(), ring))
 }
 
-/// The short way of most jobs; says which could take it.
-async fn complete(database: &Database, plain: &[&Finish]) -> Tried<Claims> {
+/// The short way of most jobs; says how many could take it.
+async fn complete(database: &Database, plain: &[&Finish]) -> Tried<usize> {
     if plain.is_empty() {
-        return Ok(HashSet::new());
+        return Ok(0);
     }
     let mut plain = plain.to_vec();
     // Everyone locks jobs in order of id.
-    plain.sort_by_key(|finish| finish.claim.job);
+    plain.sort_by_key(|finish| finish.job());
     let results = plain.iter().map(|finish| finish.plain_result().map(ToString::to_string));
     let mut connection = database.connection().await?;
-    let rows = statement(sql!("finish_completed"))
-        .bind(plain.iter().map(|finish| finish.claim.job.0).collect::<Vec<_>>())
-        .bind(plain.iter().map(|finish| finish.claim.fence.0).collect::<Vec<_>>())
+    let completed = statement(sql!("finish_completed"))
+        .bind(plain.iter().map(|finish| finish.job().0).collect::<Vec<_>>())
+        .bind(plain.iter().map(|finish| finish.claim.fence().0).collect::<Vec<_>>())
         .bind(results.collect::<Vec<_>>())
         .bind(plain.iter().map(|finish| finish.claim.slot.map(small)).collect::<Vec<_>>())
-        .fetch_all(&mut connection)
+        .execute(&mut connection)
         .await?;
     connection.commit().await?;
-    rows.iter().map(claim_of).collect()
+    Ok(usize::try_from(completed.rows_affected()).unwrap_or_default())
 }
 
 /// Settles any outcomes of any claims; says which were accepted.
 async fn judge(database: &Database, batch: &[&Finish]) -> Tried<(Claims, Ring)> {
     let (endings, returns) = sort_out(batch);
-    let keys = batch.iter().filter_map(|finish| finish.claim.limit_key.clone());
+    let keys = batch.iter().filter_map(|finish| finish.claim.job.limit_key.clone());
     let bounds: Bounds = keys.map(Bound::Key).collect();
-    let in_runs = batch.iter().any(|finish| finish.claim.in_run);
+    let in_runs = batch.iter().any(|finish| finish.claim.in_run());
     let (mut settled, ring) = match in_runs {
         true => settle_in_runs(database, batch, &endings, &returns, bounds).await?,
         false => settle(database, &endings, &returns, bounds).await?,
@@ -112,7 +116,7 @@ async fn judge(database: &Database, batch: &[&Finish]) -> Tried<(Claims, Ring)> 
 }
 
 fn key(finish: &Finish) -> (i64, i64) {
-    (finish.claim.job.0, finish.claim.fence.0)
+    (finish.job().0, finish.claim.fence().0)
 }
 
 /// The claim that a row tells of.
@@ -123,8 +127,8 @@ fn claim_of(row: &PgRow) -> Tried<(i64, i64)> {
 fn sort_out(batch: &[&Finish]) -> (Vec<Ending>, Vec<Return>) {
     let (mut endings, mut returns) = (Vec::new(), Vec::new());
     for finish in batch {
-        let claim = &finish.claim;
-        let (id, fence, lost, slot) = (claim.job.0, claim.fence.0, claim.lost, claim.slot);
+        let (job, slot) = (&finish.claim.job, finish.claim.slot);
+        let (id, fence, lost) = (job.id.0, job.fence.0, job.lost);
         match finish.verdict() {
             Verdict::Done { state, result, error } => endings.push(Ending {
                 id,
@@ -135,10 +139,10 @@ fn sort_out(batch: &[&Finish]) -> (Vec<Ending>, Vec<Return>) {
                 state,
                 result: result.map(ToString::to_string),
                 error: error.map(error_json),
-                attempt: claim.attempt,
+                attempt: job.attempt,
                 lost,
                 slot,
-                in_run: claim.in_run,
+                in_run: job.run.is_some(),
             }),
             Verdict::Back { delay, attempt, outcome, error } => {
                 let error = error.map(error_json);
@@ -281,8 +285,8 @@ pub(super) fn ring_of(state: JobState) -> Ring {
 async fn settled_before(database: &Database, unmatched: &[&Finish]) -> Tried<Claims> {
     let mut connection = database.connection().await?;
     let rows = statement(sql!("finish_settled"))
-        .bind(unmatched.iter().map(|finish| finish.claim.job.0).collect::<Vec<_>>())
-        .bind(unmatched.iter().map(|finish| finish.claim.fence.0).collect::<Vec<_>>())
+        .bind(unmatched.iter().map(|finish| finish.job().0).collect::<Vec<_>>())
+        .bind(unmatched.iter().map(|finish| finish.claim.fence().0).collect::<Vec<_>>())
         .fetch_all(&mut connection)
         .await?;
     rows.iter().map(claim_of).collect()

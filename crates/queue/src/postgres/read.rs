@@ -219,9 +219,10 @@ struct Columns<'r> {
 }
 
 impl<'r> Columns<'r> {
+    /// Unchecked: that a column has its type is told by its statement, once, and not by each row.
     fn next<T: Decode<'r, Postgres> + Type<Postgres>>(&mut self) -> Tried<T> {
         self.at += 1;
-        Ok(self.row.try_get(self.at - 1)?)
+        Ok(self.row.try_get_unchecked(self.at - 1)?)
     }
 
     fn narrow<W, N>(&mut self) -> Tried<N>

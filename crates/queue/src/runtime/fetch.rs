@@ -1,12 +1,13 @@
 //! One fetcher feeds all slots: it claims what free slots can run, and sleeps when there is nothing.
 
+use std::any::Any;
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use futures_util::stream::FuturesUnordered;
-use tokio::task::JoinError;
 use tokio::time::Instant;
 
 use super::held::{HeldClaim, JobContext, StopReason};
@@ -17,6 +18,9 @@ use crate::claim::{Finish, Outcome};
 use crate::error::{QueueError, Result};
 use crate::job::{Job, JobError};
 use crate::worker::{Claimed, Pull};
+
+/// What a kind panicked with.
+type Panic = Box<dyn Any + Send>;
 
 /// How long to wait before asking a database again that did not answer.
 const AFTER_ERROR: Duration = Duration::from_millis(250);
@@ -116,7 +120,7 @@ fn start(shared: &Arc<Shared>, claimed: Claimed, slot: u32) {
     let Claimed { job, claim } = claimed;
     let Some(kind) = shared.kinds.get(&job.kind) else {
         // Only the kinds we named are claimed; should a database do otherwise, the job goes back.
-        let ended = Ended::new(&job, slot, Some(Finish::new(claim, Outcome::Release)));
+        let ended = Ended::new(job, slot, Some(Finish::new(claim, Outcome::Release)));
         let _ = shared.ended.send(ended);
         return;
     };
@@ -125,11 +129,10 @@ fn start(shared: &Arc<Shared>, claimed: Claimed, slot: u32) {
     let held = Arc::clone(&context.claim);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let job = Arc::new(job);
         let outcome = run(&shared, kind, Arc::clone(&job), context).await;
         let (spawn, records) = held.take_along();
         let finish = outcome.map(|outcome| Finish::new(claim, outcome).spawning(spawn).recording(records));
-        let _ = shared.ended.send(Ended::new(&job, slot, finish));
+        let _ = shared.ended.send(Ended::new(job, slot, finish));
     });
 }
 
@@ -137,8 +140,15 @@ fn start(shared: &Arc<Shared>, claimed: Claimed, slot: u32) {
 async fn run(shared: &Shared, kind: Arc<dyn Kind>, job: Arc<Job>, context: JobContext) -> Option<Outcome> {
     let timeout = job.timeout_ms.map_or(kind.timeout(), |ms| kind.timeout().min(Duration::from_millis(ms)));
     let claim = Arc::clone(&context.claim);
-    // A task of its own, so that a panic ends the attempt and not the worker.
-    let mut task = tokio::spawn(async move { kind.run(&job, &context).await });
+    // A panic ends the attempt and not the worker.
+    let attempt = AssertUnwindSafe(async move { kind.run(&job, &context).await }).catch_unwind();
+    let mut attempt = Box::pin(attempt);
+    // What ends at once needs neither a task of its own nor a timer.
+    if let Some(ended) = (&mut attempt).now_or_never() {
+        return outcome(Some(ended), claim.stop_reason(), timeout);
+    }
+    // In a task of its own it can be given up even if it blocks its thread.
+    let mut task = tokio::spawn(attempt);
     let ended = tokio::select! {
         biased;
         ended = &mut task => Some(ended),
@@ -151,21 +161,19 @@ async fn run(shared: &Shared, kind: Arc<dyn Kind>, job: Arc<Job>, context: JobCo
     if ended.is_none() {
         task.abort();
     }
-    outcome(ended, claim.stop_reason(), timeout)
+    outcome(ended.and_then(Result::ok), claim.stop_reason(), timeout)
 }
 
 async fn stopped_or_late(claim: &HeldClaim, timeout: Duration) {
-    // A job that ends at once needs no timer.
-    tokio::task::yield_now().await;
     tokio::select! {
         () = claim.stopped() => {}
         () = tokio::time::sleep(timeout) => claim.stop(StopReason::TimedOut),
     }
 }
 
-/// What the end of a kind's task means, given why it was told to stop, if it was.
+/// What the end of an attempt means, given why it was told to stop, if it was.
 fn outcome(
-    ended: Option<Result<Result<serde_json::Value, Failure>, JoinError>>,
+    ended: Option<Result<Result<serde_json::Value, Failure>, Panic>>,
     stopped: Option<StopReason>,
     timeout: Duration,
 ) -> Option<Outcome> {
@@ -176,7 +184,7 @@ fn outcome(
         // It was done before it heard of the stop.
         Some(Ok(Ok(result))) => return Some(Outcome::Complete { result }),
         Some(Ok(Err(failure))) => Some(failure),
-        Some(Err(panic)) => Some(Failure::Retry(JobError::new("panic", panic_message(panic)))),
+        Some(Err(panic)) => Some(Failure::Retry(JobError::new("panic", panic_message(&panic)))),
         None => None,
     };
     match (stopped, result) {
@@ -192,8 +200,7 @@ fn outcome(
     }
 }
 
-fn panic_message(error: JoinError) -> String {
-    let Ok(panic) = error.try_into_panic() else { return "the attempt was aborted".into() };
+fn panic_message(panic: &Panic) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "the kind panicked".into())
 }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::{Phase, Shared, is_worth_another};
 use crate::claim::{Finish, Outcome, Settled};
-use crate::job::{Fence, Job, JobId};
+use crate::job::Job;
 
 /// As many as a database settles in one go without keeping others waiting.
 const MAX_BATCH: usize = 512;
@@ -18,17 +18,15 @@ const MAX_BATCH: usize = 512;
 /// A job that no longer runs, and the slot it leaves.
 #[derive(Debug)]
 pub(super) struct Ended {
-    job: JobId,
-    fence: Fence,
-    lane: String,
+    job: Arc<Job>,
     slot: u32,
     finish: Option<Finish>,
 }
 
 impl Ended {
     /// Without a `finish`, the claim had been refused.
-    pub(super) fn new(job: &Job, slot: u32, finish: Option<Finish>) -> Self {
-        Self { job: job.id, fence: job.fence, lane: job.lane.clone(), slot, finish }
+    pub(super) fn new(job: Arc<Job>, slot: u32, finish: Option<Finish>) -> Self {
+        Self { job, slot, finish }
     }
 }
 
@@ -77,14 +75,14 @@ async fn settle(shared: &Shared, batch: Vec<Ended>) {
     for ended in batch {
         shared.tally_refusal(ended.finish.is_none());
         finishes.extend(ended.finish);
-        leaving.push((ended.job, ended.fence, ended.lane, ended.slot));
+        leaving.push((ended.job, ended.slot));
     }
     let settled = finish_until_stored(shared, &finishes).await;
     for (finish, settled) in finishes.iter().zip(settled) {
         shared.tally(finish, settled);
     }
-    shared.held.let_go(leaving.iter().map(|(job, fence, ..)| (*job, *fence)));
-    shared.slots.give_back(leaving.iter().map(|(.., lane, slot)| (lane.as_str(), *slot)));
+    shared.held.let_go(leaving.iter().map(|(job, _)| (job.id, job.fence)));
+    shared.slots.give_back(leaving.iter().map(|(job, slot)| (job.lane.as_str(), *slot)));
 }
 
 /// Work that is done is not thrown away because the database is away: `finish` may be repeated for as long as it

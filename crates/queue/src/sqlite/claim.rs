@@ -1,5 +1,7 @@
 //! `pull`: from ready to running.
 
+use std::sync::Arc;
+
 use rusqlite::params;
 
 use super::clock::{boottime_ms, ms};
@@ -24,6 +26,7 @@ impl Unread {
     pub(super) fn read(self) -> Result<Claimed> {
         let mut job = self.job;
         job.payload = serde_json::from_str(&self.payload).map_err(QueueError::unexpected)?;
+        let job = Arc::new(job);
         Ok(Claimed { claim: Claim::of(&job), job })
     }
 }

@@ -45,26 +45,26 @@ enum End {
 
 impl Settlement {
     pub(super) fn of(finish: &Finish) -> Self {
-        let claim = &finish.claim;
+        let (job, slot) = (&finish.claim.job, finish.claim.slot);
         let (attempt, error, end) = match finish.verdict() {
             Verdict::Done { state, result, error } => {
-                (claim.attempt, error, End::Done { state, result: result.map(ToString::to_string) })
+                (job.attempt, error, End::Done { state, result: result.map(ToString::to_string) })
             }
             Verdict::Back { delay, attempt, outcome, error } => {
                 (attempt, error, End::Back { delay, outcome })
             }
         };
         Self {
-            id: claim.job,
-            fence: claim.fence,
-            lane: claim.lane.clone(),
-            kind: claim.kind.clone(),
-            slot: claim.slot,
+            id: job.id,
+            fence: job.fence,
+            lane: job.lane.clone(),
+            kind: job.kind.clone(),
+            slot,
             attempt,
-            lost: claim.lost,
+            lost: job.lost,
             error: error.map(error_json),
             end,
-            stands_alone: claim.stands_alone(),
+            stands_alone: finish.claim.stands_alone(),
             spawn: finish.spawned().cloned(),
             records: finish.records.clone(),
         }

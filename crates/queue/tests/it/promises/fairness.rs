@@ -21,7 +21,7 @@ async fn push_for(queue: &Arc<dyn Queue>, tenant: &str, jobs: u64) -> Vec<JobId>
 
 /// The tenants of the next jobs, in the order of the claim.
 async fn next_tenants(queue: &Arc<dyn Queue>, worker: WorkerId, jobs: u32) -> Vec<String> {
-    pull(queue, worker, jobs).await.into_iter().map(|claimed| claimed.job.tenant).collect()
+    pull(queue, worker, jobs).await.into_iter().map(|claimed| claimed.job.tenant.clone()).collect()
 }
 
 pub(super) async fn a_flood_of_one_tenant_hardly_delays_another(ground: Arc<Ground>) {
