@@ -123,6 +123,9 @@ enum Phase {
     Left,
 }
 
+/// As many jobs as a database claims or settles in one go without keeping others waiting.
+const MAX_BATCH: usize = 512;
+
 /// Whether to start another exchange with the database for what waits: while one commits, the next can be written, but
 /// little is not worth a second one and goes along when the first has ended.
 fn is_worth_another(under_way: usize, waiting: usize) -> bool {

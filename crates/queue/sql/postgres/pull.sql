@@ -4,6 +4,7 @@
 -- comes from `ready`, which is narrow: rows that pass through a CTE are copied whole. The lists go through `asked`, where
 -- the planner cannot see how short they are: it would take the plan for any list to be dearer, and plan every claim anew,
 -- which costs more than to claim a job.
+-- What every claim leaves the same is not sent: 27 columns instead of 33 are a twentieth of what a claim costs here.
 WITH asked AS MATERIALIZED (
     SELECT $2::TEXT[] AS lanes, $3::BIGINT[] AS jobs, $4::TEXT[] AS kinds
 ), able AS MATERIALIZED (
@@ -53,7 +54,6 @@ SET state = 'running', fence = fence + 1, attempt = attempt + 1, worker = $1, sl
     progress = NULL
 WHERE id = ANY(ARRAY(SELECT id FROM ready))
 RETURNING
-    id, tenant, run, step, kind, lane, priority, state, payload::TEXT AS payload, run_at, generation, attempt, max_attempts,
-    lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, worker, slot,
-    progress, checkpoint::TEXT AS checkpoint, error::TEXT AS error, created_at, claimed_at, NULL::TEXT AS result,
-    NULL::TIMESTAMPTZ AS finished_at, required, needs_left, fair_at
+    id, tenant, run, step, kind, lane, priority, payload, run_at, generation, attempt, max_attempts, lost, max_lost,
+    backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, checkpoint, error, created_at,
+    claimed_at, required, fair_at

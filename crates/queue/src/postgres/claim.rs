@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::connect::{Database, ms};
 use super::failure::Tried;
 use super::limits::{balance, bounds_of};
-use super::read::{job, value};
+use super::read::{claimed_job, value};
 use super::session::{Session, statement};
 use super::sql;
 use crate::bell::Ring;
@@ -28,8 +28,9 @@ pub(super) async fn pull(database: &Database, pull: &Pull) -> Tried<Vec<Claimed>
         .bind(i64::try_from(pull.free_scratch_bytes).unwrap_or(i64::MAX))
         .bind(ms(DEADLINE_GRACE))
         .fetch_each(&mut connection, |row| {
-            let job = Arc::new(job(row)?);
-            let place = (Reverse(job.priority), value::<i64>(row, "fair_at")?, job.id);
+            let (job, fair_at) = claimed_job(row, pull.worker)?;
+            let place = (Reverse(job.priority), fair_at, job.id);
+            let job = Arc::new(job);
             claimed.push((place, Claimed { claim: Claim::of(&job), job }));
             Ok(())
         })

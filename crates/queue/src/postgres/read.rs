@@ -15,7 +15,7 @@ use super::sql;
 use crate::backoff::Backoff;
 use crate::claim::Attempt;
 use crate::graph::Record;
-use crate::job::{Fence, Job, JobId};
+use crate::job::{Fence, Job, JobId, JobState};
 use crate::queue::{Count, JobFilter, Listed, Page};
 use crate::run::{Run, RunId};
 use crate::timestamp::Timestamp;
@@ -170,9 +170,32 @@ fn worker(row: &PgRow) -> Tried<Worker> {
     })
 }
 
-/// A job out of a row that begins with the columns of `get.sql`.
-pub(super) fn job(row: &PgRow) -> Tried<Job> {
+/// A job out of a row of `get.sql` or `list.sql`.
+fn job(row: &PgRow) -> Tried<Job> {
     let mut column = Columns { row, at: 0 };
+    let claimable = claimable(&mut column)?;
+    Ok(Job {
+        state: column.parsed()?,
+        worker: column.next::<Option<i64>>()?.map(WorkerId),
+        slot: column.maybe_narrow::<i32, _>()?,
+        progress: column.next()?,
+        result: column.maybe_json()?,
+        finished_at: column.maybe_instant()?,
+        needs_left: column.narrow::<i32, _>()?,
+        ..claimable
+    })
+}
+
+/// A job out of a row of `pull.sql`, and its place in the line.
+pub(super) fn claimed_job(row: &PgRow, worker: WorkerId) -> Tried<(Job, i64)> {
+    let mut column = Columns { row, at: 0 };
+    let mut job = claimable(&mut column)?;
+    job.worker = Some(worker);
+    Ok((job, column.next()?))
+}
+
+/// What a claim does not leave the same for every job; the rest as a claim leaves it, but for the worker.
+fn claimable(column: &mut Columns<'_>) -> Tried<Job> {
     Ok(Job {
         id: JobId(column.next()?),
         tenant: column.next()?,
@@ -181,7 +204,6 @@ pub(super) fn job(row: &PgRow) -> Tried<Job> {
         kind: column.next()?,
         lane: column.next()?,
         priority: column.narrow::<i32, _>()?,
-        state: column.parsed()?,
         payload: column.json()?,
         run_at: column.maybe_instant()?,
         generation: column.narrow::<i32, _>()?,
@@ -198,17 +220,18 @@ pub(super) fn job(row: &PgRow) -> Tried<Job> {
         unique_key: column.next()?,
         limit_key: column.next()?,
         fence: Fence(column.next()?),
-        worker: column.next::<Option<i64>>()?.map(WorkerId),
-        slot: column.maybe_narrow::<i32, _>()?,
-        progress: column.next()?,
         checkpoint: column.maybe_json()?,
         error: column.maybe_json()?,
         created_at: column.next::<OffsetDateTime>()?.into(),
         claimed_at: column.maybe_instant()?,
-        result: column.maybe_json()?,
-        finished_at: column.maybe_instant()?,
         required: column.next()?,
-        needs_left: column.narrow::<i32, _>()?,
+        state: JobState::Running,
+        worker: None,
+        slot: None,
+        progress: None,
+        result: None,
+        finished_at: None,
+        needs_left: 0,
     })
 }
 

@@ -6,14 +6,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{FutureExt, StreamExt};
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
 use super::held::{HeldClaim, JobContext, StopReason};
 use super::settle::Ended;
 use super::slots::Reserved;
-use super::{Failure, Kind, Shared, is_worth_another};
+use super::{Failure, Kind, MAX_BATCH, Shared, is_worth_another};
 use crate::claim::{Finish, Outcome};
 use crate::error::{QueueError, Result};
 use crate::job::{Job, JobError};
@@ -63,7 +63,7 @@ pub(super) async fn fetch_until_drained(shared: Arc<Shared>) {
 
 fn slots_to_fill(shared: &Shared, dry: &BTreeSet<String>, under_way: usize) -> Option<Reserved> {
     let wanted = |lane: &str| !dry.contains(lane);
-    is_worth_another(under_way, shared.slots.free(wanted)).then(|| shared.slots.reserve(wanted))
+    is_worth_another(under_way, shared.slots.free(wanted)).then(|| shared.slots.reserve(wanted, MAX_BATCH))
 }
 
 /// What came of a pull, and what it was for.

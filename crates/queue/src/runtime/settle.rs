@@ -8,12 +8,9 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
-use super::{Phase, Shared, is_worth_another};
+use super::{MAX_BATCH, Phase, Shared, is_worth_another};
 use crate::claim::{Finish, Outcome, Settled};
 use crate::job::Job;
-
-/// As many as a database settles in one go without keeping others waiting.
-const MAX_BATCH: usize = 512;
 
 /// A job that no longer runs, and the slot it leaves.
 #[derive(Debug)]

@@ -79,11 +79,12 @@ impl SlotTable {
         self.lock().free.iter().filter(|(lane, _)| wanted(lane)).map(|(_, slots)| slots.len()).sum()
     }
 
-    /// All free slots of the lanes that are wanted.
-    pub(super) fn reserve(&self, wanted: impl Fn(&str) -> bool) -> Reserved {
+    /// The free slots of the lanes that are wanted, up to so many of each.
+    pub(super) fn reserve(&self, wanted: impl Fn(&str) -> bool, most: usize) -> Reserved {
         let mut table = self.lock();
         let lanes = table.free.iter_mut().filter(|(lane, slots)| wanted(lane) && !slots.is_empty());
-        let slots = lanes.map(|(lane, slots)| (lane.clone(), std::mem::take(slots))).collect();
+        let lowest = |slots: &mut Vec<u32>| slots.split_off(slots.len().saturating_sub(most));
+        let slots = lanes.map(|(lane, slots)| (lane.clone(), lowest(slots))).collect();
         let reserved = Reserved { slots };
         table.reserved += reserved.count();
         reserved
