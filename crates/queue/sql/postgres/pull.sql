@@ -50,7 +50,9 @@ WITH asked AS MATERIALIZED (
 UPDATE telecine.job
 SET state = 'running', fence = fence + 1, attempt = attempt + 1, worker = $1, slot = NULL, claimed_at = now(),
     -- The grace ($6) is the worker's: it stops the attempt itself at the timeout.
-    deadline_at = now() + (LEAST(timeout_ms, 3155760000000) + $6) * INTERVAL '1 millisecond',
+    deadline_at = CASE
+        WHEN timeout_ms IS NOT NULL THEN now() + (LEAST(timeout_ms, 3155760000000) + $6) * INTERVAL '1 millisecond'
+    END,
     progress = NULL
 WHERE id = ANY(ARRAY(SELECT id FROM ready))
 RETURNING
