@@ -1,10 +1,9 @@
 -- pull.sql: claim ready jobs, up to each lane's limit; the best of each lane, in no order. No rows: nothing was ready, or
 -- the worker was declared dead.
--- The ids go through an array because the planner takes a LIMIT it does not know for a tenth of the table. What is counted
--- comes from `ready`, which is narrow: rows that pass through a CTE are copied whole. The lists go through `asked`, where
--- the planner cannot see how short they are: it would take the plan for any list to be dearer, and plan every claim anew,
--- which costs more than to claim a job.
--- What every claim leaves the same is not sent: 27 columns instead of 33 are a twentieth of what a claim costs here.
+-- The ids go through an array because the planner takes a LIMIT it does not know for a tenth of the table. The lists go
+-- through `asked`, where the planner cannot see how short they are: it would take the plan for any list to be dearer, and
+-- plan every claim anew, which costs more than to claim a job. What every claim leaves the same is not sent, and a claim
+-- notes no change of the counts (counts.sql): each of the two is a twentieth of what a claim costs.
 WITH asked AS MATERIALIZED (
     SELECT $2::TEXT[] AS lanes, $3::BIGINT[] AS jobs, $4::TEXT[] AS kinds
 ), able AS MATERIALIZED (
@@ -15,14 +14,14 @@ WITH asked AS MATERIALIZED (
         WHERE NOT EXISTS (SELECT 1 FROM telecine.pause WHERE pause.scope = 'kind' AND pause.name = wanted.kind)
     ) AS kinds
 ), ready AS MATERIALIZED (
-    SELECT best.id, best.lane, best.kind, best.run
+    SELECT best.id, best.run
     FROM telecine.worker
     CROSS JOIN asked
     JOIN able ON able.kinds <> '{}'
     JOIN UNNEST(asked.lanes, asked.jobs) AS wanted (lane, jobs)
         ON NOT EXISTS (SELECT 1 FROM telecine.pause WHERE pause.scope = 'lane' AND pause.name = wanted.lane)
     CROSS JOIN LATERAL (
-        SELECT job.id, job.lane, job.kind, job.run
+        SELECT job.id, job.run
         FROM telecine.job
         WHERE job.state = 'pending' AND job.lane = wanted.lane AND job.kind = ANY(able.kinds)
             AND job.scratch_bytes <= $5
@@ -31,11 +30,6 @@ WITH asked AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) AS best
     WHERE worker.id = $1 AND worker.dead_at IS NULL
-), counted AS (
-    INSERT INTO telecine.job_count_change (lane, kind, state, jobs)
-    SELECT moved.lane, moved.kind, change.state, change.sign * moved.jobs
-    FROM (SELECT lane, kind, COUNT(*) AS jobs FROM ready GROUP BY lane, kind) AS moved
-    CROSS JOIN (VALUES ('pending', -1), ('running', 1)) AS change (state, sign)
 ), queued AS MATERIALIZED (
     SELECT id
     FROM telecine.run
