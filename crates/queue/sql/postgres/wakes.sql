@@ -3,7 +3,8 @@
 -- something that may have been taken away.
 SELECT
     EXISTS (SELECT 1 FROM telecine.job WHERE state = 'pending') AS ready,
-    EXISTS (SELECT 1 FROM telecine.job WHERE state = 'parked')
+    EXISTS (SELECT 1 FROM telecine.job WHERE state = 'parked' AND limit_key IS NOT NULL)
+        OR EXISTS (SELECT 1 FROM telecine.job WHERE state = 'parked' AND parked_on = 'tenant')
         OR EXISTS (
             SELECT 1 FROM telecine.job WHERE state = 'scheduled' AND run_at <= now() + $1 * INTERVAL '1 millisecond'
         )
