@@ -16,13 +16,14 @@ pub struct OpenOptions {
     pub migrate: bool,
     /// How long a call waits for another process's lock, or for a connection, before it gives up.
     pub patience: Duration,
-    /// Postgres connections for everything but the beat and LISTEN, which have one each.
+    /// Postgres connections for everything but the beat and LISTEN, which have one each. Five are enough for a worker's two
+    /// pulls, two finishes and the rest; each further one has its statements planned anew first.
     pub max_connections: u32,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { migrate: true, patience: Duration::from_secs(10), max_connections: 8 }
+        Self { migrate: true, patience: Duration::from_secs(10), max_connections: 5 }
     }
 }
 

@@ -196,8 +196,11 @@ async fn settle_in_runs(
     let claims: Vec<(i64, i64)> = batch.iter().map(|finish| key(finish)).collect();
     let held = graph::hold(&mut tx, &claims).await?;
     let mut ring = Ring::default();
-    for finish in batch {
-        let Some(Some(run)) = held.get(&key(finish)) else { continue };
+    let run_of = |finish: &Finish| held.get(&key(finish)).and_then(Option::as_ref);
+    let mut in_runs: Vec<_> = batch.iter().filter_map(|finish| Some((run_of(finish)?, *finish))).collect();
+    // Everyone locks runs in order of id.
+    in_runs.sort_by_key(|(run, _)| *run);
+    for (run, finish) in in_runs {
         for record in &finish.records {
             graph::write_record(&mut tx, run, record, None).await?;
         }
