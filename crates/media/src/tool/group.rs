@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, kill_process_group, prlimit, waitid,
+};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::ToolLimits;
 
@@ -26,6 +29,29 @@ impl Group {
         if let Some(leader) = leader {
             // An error says that no member is left.
             let _ = kill_process_group(leader, Signal::KILL);
+        }
+    }
+}
+
+/// Sees that a leader has exited without reaping it: the moment at which the rest of its group can safely be killed.
+///
+/// A pidfd would say the same, but tokio takes foreign descriptors only by `unsafe` since 1.54.
+#[derive(Debug)]
+pub(super) struct LeaderExit {
+    leader: Pid,
+    any_child_changed: tokio::signal::unix::Signal,
+}
+
+impl LeaderExit {
+    pub(super) fn of(leader: Pid) -> std::io::Result<Self> {
+        Ok(Self { leader, any_child_changed: signal(SignalKind::child())? })
+    }
+
+    pub(super) async fn seen(&mut self) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        // An error says that there is no such child any more.
+        while let Ok(None) = waitid(WaitId::Pid(self.leader), options) {
+            self.any_child_changed.recv().await;
         }
     }
 }

@@ -2,22 +2,20 @@
 
 use std::borrow::Cow;
 use std::future::pending;
-use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncRead, AsyncReadExt, Interest};
+use rustix::process::Pid;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::group::{self, Group};
+use super::group::{self, Group, LeaderExit};
 use super::progress::{Line, Progress, ProgressParser};
 use super::stderr::{Tail, each_line};
 use super::{Output, Program, Tool, ToolLimits, classify};
@@ -150,7 +148,14 @@ pub(super) fn start(tool: Tool, cancel: &CancellationToken) -> Result<Running> {
         MediaError::unexpected(At::new(step.clone(), "a child that was just started has no id"))
     })?;
     let group = Group::of_leader(leader);
-    let exit = watch_exit(leader, &confinement, &limits).inspect_err(|_| group.kill()).map_err(failed)?;
+    // Nothing watches the child yet: if this fails, it must not stay behind.
+    let exit = LeaderExit::of(leader).and_then(|exit| {
+        if confinement.leaves_limits_to_parent() {
+            group::limit(leader, &limits)?;
+        }
+        Ok(exit)
+    });
+    let exit = exit.inspect_err(|_| group.kill()).map_err(failed)?;
 
     let activity = Activity::new();
     let (progress_sender, progress) = watch::channel(Progress::default());
@@ -191,19 +196,6 @@ pub(super) fn start(tool: Tool, cancel: &CancellationToken) -> Result<Running> {
     let span = tracing::debug_span!("tool.run", tool = program.name(), step = %step);
     let watcher = tokio::spawn(watched.run().instrument(span));
     Ok(Running { group, stdin, stdout, progress, activity, watcher: Some(watcher), step })
-}
-
-fn watch_exit(
-    leader: Pid,
-    confinement: &super::Confinement,
-    limits: &ToolLimits,
-) -> std::io::Result<AsyncFd<OwnedFd>> {
-    if confinement.leaves_limits_to_parent() {
-        group::limit(leader, limits)?;
-    }
-    // Readable when the leader has exited and is not yet reaped: the moment at which its group can safely be killed.
-    let pidfd = pidfd_open(leader, PidfdFlags::NONBLOCK)?;
-    AsyncFd::register_with_interest(pidfd, Interest::READABLE)
 }
 
 /// What is done with stdout.
@@ -298,7 +290,7 @@ struct Watched {
     program: Program,
     step: Cow<'static, str>,
     child: Child,
-    exit: AsyncFd<OwnedFd>,
+    exit: LeaderExit,
     group: Group,
     limits: ToolLimits,
     cancel: CancellationToken,
@@ -339,11 +331,11 @@ impl Watched {
         self.judge(end, status)
     }
 
-    async fn first_end(&self) -> End {
+    async fn first_end(&mut self) -> End {
         let wall_until = tokio::time::Instant::from_std(self.activity.started_at + self.limits.wall);
         tokio::select! {
             biased;
-            _ = self.exit.readable() => End::Exited,
+            () = self.exit.seen() => End::Exited,
             () = self.cancel.cancelled() => End::Cancelled,
             () = self.collected.overflowed.cancelled() => End::Overflowed,
             () = tokio::time::sleep_until(wall_until) => End::WallPassed,
