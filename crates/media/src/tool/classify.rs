@@ -57,14 +57,14 @@ fn of_signal(signal: i32) -> Verdict {
     }
 }
 
-/// In order of importance: a full disk also makes a file "invalid".
+/// In order of importance: a full disk also makes a file "invalid", and too many streams "cannot allocate memory".
 const WORDS: &[(&str, Verdict)] = &[
+    ("not on whitelist", Verdict::Never(InputProblem::Hostile)),
+    ("exceeds max_streams", Verdict::Never(InputProblem::TooManyStreams)),
     ("No space left on device", Verdict::Again(Interruption::DiskFull)),
     ("Disk quota exceeded", Verdict::Again(Interruption::DiskFull)),
     ("Cannot allocate memory", Verdict::Again(Interruption::OutOfMemory)),
     ("out of memory", Verdict::Again(Interruption::OutOfMemory)),
-    ("not on whitelist", Verdict::Never(InputProblem::Hostile)),
-    ("exceeds max_streams", Verdict::Never(InputProblem::TooManyStreams)),
     ("exceeds specified max pixel count", Verdict::Never(InputProblem::TooLarge)),
     ("File too large", Verdict::Never(InputProblem::TooLarge)),
     ("moov atom not found", Verdict::Never(InputProblem::Truncated)),
@@ -72,6 +72,7 @@ const WORDS: &[(&str, Verdict)] = &[
     ("File ended prematurely", Verdict::Never(InputProblem::Truncated)),
     ("Premature end of", Verdict::Never(InputProblem::Truncated)),
     ("Invalid data found when processing input", Verdict::Never(InputProblem::Corrupt)),
+    (": End of file", Verdict::Never(InputProblem::Truncated)),
 ];
 
 fn of_words(stderr: &str) -> Option<Verdict> {

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use telecine_media::{
@@ -28,20 +28,61 @@ async fn a_plain_clip_is_described_exactly() {
     assert_eq!(audio.layout.as_deref(), Some("stereo"));
 }
 
+/// A display matrix in the header of the first track, as phones write it.
+fn turned(name: &str, [a, b, c, d]: [i32; 4]) -> PathBuf {
+    clips::made(name, |path| {
+        let mut bytes = std::fs::read(clips::plain()).unwrap();
+        let header = bytes.windows(4).position(|window| window == b"tkhd").unwrap();
+        let matrix = [a, b, 0, c, d, 0, 0, 0, 0x4000].map(|value| (value << 16).to_be_bytes()).concat();
+        bytes[header + 44..header + 80].copy_from_slice(&matrix);
+        std::fs::write(path, bytes).unwrap();
+    })
+}
+
+/// A hash of every frame as FFmpeg shows it.
+fn frames(path: &Path, options: &[&str], filter: &str) -> Vec<u8> {
+    let mut command = std::process::Command::new("ffmpeg");
+    command.args(["-v", "error"]).args(options).arg("-i").arg(path);
+    let done = command.args(["-an", "-vf", filter, "-f", "framemd5", "-"]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    done.stdout
+}
+
 #[tokio::test]
-async fn a_phones_portrait_video_is_seen_upright() {
-    let path = clips::made("portrait.mp4", |path| {
-        let (whole, plain) = (path.with_extension("tag.mp4"), clips::plain());
-        let plain = plain.to_str().unwrap();
-        clips::ffmpeg(&["-i", plain, "-c", "copy", "-metadata:s:v:0", "rotate=90"], &whole);
-        std::fs::rename(whole, path).unwrap();
-    });
+async fn a_phones_video_is_turned_as_ffmpeg_turns_it() {
+    let cases = [
+        (
+            "cw90.mp4",
+            [0, 1, -1, 0],
+            Rotation::Clockwise90,
+            Size { width: 180, height: 320 },
+            "transpose=clock",
+        ),
+        (
+            "half_turn.mp4",
+            [-1, 0, 0, -1],
+            Rotation::UpsideDown,
+            Size { width: 320, height: 180 },
+            "hflip,vflip",
+        ),
+        (
+            "cw270.mp4",
+            [0, -1, 1, 0],
+            Rotation::Clockwise270,
+            Size { width: 180, height: 320 },
+            "transpose=cclock",
+        ),
+    ];
+    for (name, matrix, rotation, display, filter) in cases {
+        let path = turned(name, matrix);
 
-    let probe = probed(&path).await.unwrap();
+        let probe = probed(&path).await.unwrap();
 
-    let video = probe.video().unwrap();
-    assert_eq!((video.width, video.height), (320, 180));
-    assert_eq!((video.rotation, video.display), (Rotation::Clockwise90, Size { width: 180, height: 320 }));
+        let video = probe.video().unwrap();
+        assert_eq!((video.width, video.height), (320, 180));
+        assert_eq!((video.rotation, video.display), (rotation, display));
+        assert_eq!(frames(&path, &[], "null"), frames(&path, &["-noautorotate"], filter), "{name}");
+    }
 }
 
 #[tokio::test]

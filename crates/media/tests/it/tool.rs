@@ -113,9 +113,12 @@ async fn the_wall_limit_kills_the_whole_group() {
 async fn progress_that_stands_still_is_a_stall() {
     let script = "while :; do echo frame=7; echo progress=continue; sleep 0.05; done";
     let limits = ToolLimits { stall: Some(Duration::from_millis(500)), ..ToolLimits::default() };
-    // The argument `-progress` lands behind the script's own and is not looked at.
-    let running = sh(script).progress_on_stderr().limits(limits);
-    let error = run(running).await.unwrap_err();
+    // A launcher that never becomes FFmpeg, so that the arguments for FFmpeg reach nobody.
+    let confinement =
+        Confinement::Launcher { program: "/bin/sh".into(), args: ["-c", script].map(Into::into).into() };
+    let tool = Toolbox::from_path(confinement).tool(Program::Ffmpeg, "test").unwrap();
+
+    let error = run(tool.stdout(Output::Progress).limits(limits)).await.unwrap_err();
 
     assert_eq!((error.code(), error.is_retryable(), error.step()), ("stalled", true, "test"));
 }
