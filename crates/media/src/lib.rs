@@ -20,6 +20,7 @@
 //! This crate will never know a database, the network, or what a job is. It has no global state: a [`Toolbox`] is a value.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
 mod capability;
 mod error;

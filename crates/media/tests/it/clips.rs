@@ -20,12 +20,12 @@ type Made = Arc<OnceLock<PathBuf>>;
 static CLIPS: LazyLock<Mutex<HashMap<String, Made>>> = LazyLock::new(Mutex::default);
 
 /// A file of that name, made by `ffmpeg ARGS… NAME` when it is first asked for.
-pub fn clip(name: &str, args: &[&str]) -> PathBuf {
+pub(crate) fn clip(name: &str, args: &[&str]) -> PathBuf {
     made(name, |path| ffmpeg(args, path))
 }
 
 /// A file of that name, made by `make` when it is first asked for.
-pub fn made(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
+pub(crate) fn made(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
     let slot = CLIPS.lock().unwrap().entry(name.to_owned()).or_default().clone();
     slot.get_or_init(|| {
         let path = FOLDER.join(name);
@@ -36,27 +36,27 @@ pub fn made(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
 }
 
 /// Two seconds of 320x180 at 25 fps in H.264 with a stereo tone in AAC.
-pub fn plain() -> PathBuf {
+pub(crate) fn plain() -> PathBuf {
     clip("plain.mp4", &[VIDEO, AUDIO, &[&["-shortest"], X264, AAC].concat()].concat())
 }
 
-pub const VIDEO: &[&str] = &["-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=2"];
-pub const AUDIO: &[&str] =
+pub(crate) const VIDEO: &[&str] = &["-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=2"];
+pub(crate) const AUDIO: &[&str] =
     &["-f", "lavfi", "-i", "aevalsrc=0.1*sin(880*PI*t)|0.1*sin(660*PI*t):s=48000:d=2:c=stereo"];
-pub const X264: &[&str] = &["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p"];
-pub const AAC: &[&str] = &["-c:a", "aac", "-b:a", "96k"];
+pub(crate) const X264: &[&str] = &["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p"];
+pub(crate) const AAC: &[&str] = &["-c:a", "aac", "-b:a", "96k"];
 
-pub fn ffmpeg(args: &[&str], output: &Path) {
+pub(crate) fn ffmpeg(args: &[&str], output: &Path) {
     let done = Command::new("ffmpeg").args(["-v", "error", "-nostdin", "-y"]).args(args).arg(output).output();
     let done = done.expect("ffmpeg is installed (make setup)");
     assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-pub fn toolbox() -> Toolbox {
+pub(crate) fn toolbox() -> Toolbox {
     Toolbox::from_path(Confinement::None)
 }
 
-pub async fn probed(path: &Path) -> Result<Probe, MediaError> {
+pub(crate) async fn probed(path: &Path) -> Result<Probe, MediaError> {
     probe(&toolbox(), path, &Limits::default(), &CancellationToken::new()).await
 }
 
