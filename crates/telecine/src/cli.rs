@@ -81,6 +81,8 @@ pub(crate) enum Command {
     },
     /// See the queue at work: ten jobs through three slots, then a worker killed half-way and nothing lost
     Demo,
+    /// Say what is in a media file: its type by content, its streams, and whether the limits allow it
+    Probe { file: PathBuf },
     /// Print a completion script for a shell
     Completions { shell: Shell },
 }

@@ -8,6 +8,7 @@ mod jobs;
 mod limits;
 mod migrate;
 mod pause;
+mod probe;
 mod schedules;
 mod tenants;
 mod worker;
@@ -29,9 +30,10 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
     match &cli.command {
-        // These two need no configuration, so a broken one must not stop them.
+        // These need no configuration, so a broken one must not stop them.
         Command::Demo => return demo::run(cli.global.database.as_deref(), output).await,
         Command::Completions { shell } => return completions(*shell, output),
+        Command::Probe { file } => return probe::run(file, output).await,
         Command::Worker(_)
         | Command::Jobs(_)
         | Command::Workers(_)
@@ -61,7 +63,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Bench { jobs } => bench::run(jobs, &config, output).await,
         Command::Migrate { check } => migrate::run(check, &config, output).await,
         Command::Config(command) => config::run(command, &config, output),
-        Command::Demo | Command::Completions { .. } => unreachable!("answered above"),
+        Command::Demo | Command::Completions { .. } | Command::Probe { .. } => unreachable!("answered above"),
     };
     close_opened().await;
     answer

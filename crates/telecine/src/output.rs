@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
+use telecine_media::MediaError;
 use telecine_queue::{AttemptOutcome, JobState, QueueError};
 
 /// Whether a command that worked has good news.
@@ -168,8 +169,15 @@ fn queue_error(error: &anyhow::Error) -> Option<&QueueError> {
     error.chain().find_map(|cause| cause.downcast_ref())
 }
 
+fn media_error(error: &anyhow::Error) -> Option<&MediaError> {
+    error.chain().find_map(|cause| cause.downcast_ref())
+}
+
 /// Whether the question was fine and the answer is no.
 pub(crate) fn is_negative(error: &anyhow::Error) -> bool {
+    if matches!(media_error(error), Some(MediaError::BadInput { .. })) {
+        return true;
+    }
     matches!(
         queue_error(error),
         Some(
@@ -182,6 +190,9 @@ pub(crate) fn is_negative(error: &anyhow::Error) -> bool {
 }
 
 fn next_step(error: &anyhow::Error) -> Option<String> {
+    if let Some(error) = media_error(error) {
+        return Some(error.hint().into());
+    }
     Some(match queue_error(error)? {
         QueueError::Unavailable { .. } => {
             "check that the database is up and that the URL is right (`telecine config show`), then try again"

@@ -1,0 +1,146 @@
+//! What is in a file, from one run of ffprobe.
+
+mod ffprobe;
+mod stream;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{At, InputProblem, MediaError, Result};
+use crate::limits::Limits;
+use crate::sniff::{Format, sniff_file};
+use crate::tool::{Output, Program, ToolLimits, Toolbox};
+
+pub use stream::{AudioStream, ColourRange, HdrKind, Rotation, Size, VideoStream};
+
+const STEP: &str = "probe";
+const ANSWER_MAX_BYTES: usize = 8 << 20;
+
+/// A description of a file. Nothing of it was decoded beyond what its headers need.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Probe {
+    pub format: Format,
+    pub file_bytes: u64,
+    /// As the container says, or else the longest stream; `None` where nobody says.
+    pub duration_us: Option<u64>,
+    /// Where the earliest stream begins.
+    pub start_us: i64,
+    pub bit_rate: Option<u64>,
+    pub video_streams: Vec<VideoStream>,
+    pub audio_streams: Vec<AudioStream>,
+    pub subtitle_count: usize,
+    /// Data, attachments and what has no type.
+    pub other_count: usize,
+    pub stream_count: usize,
+    pub chapters: Vec<Chapter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Chapter {
+    pub start_us: i64,
+    pub end_us: i64,
+    /// Untrusted text.
+    pub title: Option<String>,
+}
+
+/// Sniffs and describes a file, and refuses what passes the limits.
+pub async fn probe(
+    toolbox: &Toolbox,
+    path: &Path,
+    limits: &Limits,
+    cancel: &CancellationToken,
+) -> Result<Probe> {
+    let format = sniff_file(path).await?;
+    probe_as(toolbox, path, format, limits, cancel).await
+}
+
+/// [`probe`] of a file that was sniffed already. AVIF and HEIC are not for FFmpeg: they are `input_unsupported` here.
+pub async fn probe_as(
+    toolbox: &Toolbox,
+    path: &Path,
+    format: Format,
+    limits: &Limits,
+    cancel: &CancellationToken,
+) -> Result<Probe> {
+    let path =
+        std::path::absolute(path).map_err(|error| MediaError::io(STEP, "the input has no path", &error))?;
+    let metadata = tokio::fs::metadata(&path).await;
+    let file_bytes =
+        metadata.map_err(|error| MediaError::io(STEP, "the input cannot be read", &error))?.len();
+    limits.check_file_bytes(file_bytes)?;
+    let answer = ask(toolbox, &path, format, limits, cancel).await?;
+    let probe = ffprobe::parse(&answer, format, file_bytes)?;
+    limits.check(&probe)?;
+    Ok(probe)
+}
+
+async fn ask(
+    toolbox: &Toolbox,
+    path: &Path,
+    format: Format,
+    limits: &Limits,
+    cancel: &CancellationToken,
+) -> Result<Vec<u8>> {
+    let tool = toolbox
+        .tool(Program::Ffprobe, STEP)?
+        .args(["-of", "json=compact=1", "-show_format", "-show_streams", "-show_chapters"])
+        .args(input_args(path, format, limits)?)
+        .readable(path)
+        .stdout(Output::Capture { max_bytes: ANSWER_MAX_BYTES })
+        .limits(ToolLimits {
+            wall: Duration::from_secs(60),
+            cpu: Some(Duration::from_secs(60)),
+            file_size_bytes: Some(0),
+            ..ToolLimits::default()
+        });
+    Ok(tool.start(cancel)?.finish().await?.stdout)
+}
+
+/// The only form in which ffmpeg and ffprobe are ever given a user's file: the demuxer that its content decided for and
+/// no other, local files only, no references out of QuickTime files, bounded streams and pixels. Ends with `-i`.
+pub(crate) fn input_args(path: &Path, format: Format, limits: &Limits) -> Result<Vec<OsString>> {
+    let Some(demuxer) = format.demuxer() else {
+        let what = format!("FFmpeg does not read {} files", format.mime());
+        return Err(MediaError::bad_input(InputProblem::Unsupported, At::new(STEP, what)));
+    };
+    let mut args: Vec<OsString> =
+        ["-protocol_whitelist", "file,pipe", "-format_whitelist", demuxer, "-f", demuxer]
+            .into_iter()
+            .map(Into::into)
+            .collect();
+    if demuxer == "mov" {
+        args.extend(["-enable_drefs", "0", "-use_absolute_path", "0"].map(Into::into));
+    }
+    args.extend(["-max_streams".into(), limits.streams.to_string().into()]);
+    args.extend(["-max_pixels".into(), limits.max_pixels().to_string().into()]);
+    args.extend(["-i".into(), file_url(path)]);
+    Ok(args)
+}
+
+/// `file:` keeps a path with a colon from being taken for a protocol, and one with a dash for an option.
+pub(crate) fn file_url(path: &Path) -> OsString {
+    let mut url = OsString::from("file:");
+    url.push(PathBuf::from(path));
+    url
+}
+
+impl Probe {
+    pub fn duration(&self) -> Option<Duration> {
+        self.duration_us.map(Duration::from_micros)
+    }
+
+    /// The video stream that is meant: the default one, or the first; never a cover.
+    pub fn video(&self) -> Option<&VideoStream> {
+        let real = || self.video_streams.iter().filter(|video| !video.is_attached_picture);
+        real().find(|video| video.is_default).or_else(|| real().next())
+    }
+
+    /// The audio stream that is meant: the default one, or the first.
+    pub fn audio(&self) -> Option<&AudioStream> {
+        self.audio_streams.iter().find(|audio| audio.is_default).or_else(|| self.audio_streams.first())
+    }
+}

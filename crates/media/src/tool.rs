@@ -1,0 +1,340 @@
+//! The one way a program is started.
+//!
+//! A [`Toolbox`] knows where the programs are and how children are confined; a [`Tool`] is one command line with its
+//! pipes and limits; [`Tool::start`] gives a [`Running`] child, and [`Running::finish`] what came of it. A child is the
+//! leader of a process group of its own, and the group is killed when the leader ends, is cancelled, passes a limit, or
+//! its `Running` is dropped.
+
+mod classify;
+mod confinement;
+mod group;
+mod progress;
+mod running;
+mod stderr;
+
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::capability::Piece;
+use crate::error::{At, MediaError, Result};
+
+pub use confinement::{Confinement, Rules};
+pub use progress::Progress;
+pub use running::{Activity, Finished, Running};
+
+/// The programs that are ever started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Program {
+    Ffmpeg,
+    Ffprobe,
+    Vips,
+}
+
+/// Where the programs are, and how children are confined.
+#[derive(Debug, Clone)]
+pub struct Toolbox {
+    ffmpeg: Option<PathBuf>,
+    ffprobe: Option<PathBuf>,
+    vips: Option<PathBuf>,
+    confinement: Confinement,
+}
+
+/// One command line, its pipes and its limits.
+#[derive(Debug)]
+pub struct Tool {
+    program: Program,
+    path: PathBuf,
+    step: Cow<'static, str>,
+    args: Vec<OsString>,
+    envs: Vec<(&'static str, OsString)>,
+    scratch: Option<PathBuf>,
+    readable: Vec<PathBuf>,
+    stdin: Input,
+    stdout: Output,
+    progress_on_stderr: bool,
+    limits: ToolLimits,
+    confinement: Confinement,
+}
+
+/// Where a child's stdin comes from.
+#[derive(Debug, Default)]
+pub enum Input {
+    #[default]
+    Null,
+    /// From [`Running::take_stdin`].
+    Pipe,
+    /// From a file, or from the end of a `std::io::pipe` whose other end is another child's.
+    From(OwnedFd),
+}
+
+/// Where a child's stdout goes.
+#[derive(Debug, Default)]
+pub enum Output {
+    #[default]
+    Null,
+    /// Kept for [`Finished::stdout`]. A child that writes more is killed: its input made it babble.
+    Capture { max_bytes: usize },
+    /// FFmpeg's `-progress`, parsed; the argument is added.
+    Progress,
+    /// To [`Running::take_stdout`].
+    Pipe,
+    /// Into a file, or the end of a `std::io::pipe` whose other end is another child's.
+    Into(OwnedFd),
+}
+
+/// How long, and how much. `None` is without limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolLimits {
+    pub wall: Duration,
+    /// Without an advance of the progress or of [`Activity`] for so long, the child is killed as stalled. Set it only
+    /// where one of the two is fed.
+    pub stall: Option<Duration>,
+    pub cpu: Option<Duration>,
+    /// The largest file the child may write.
+    pub file_size_bytes: Option<u64>,
+    /// Of address space, which a program with threads needs far more of than memory: a bound against bombs only.
+    pub address_space_bytes: Option<u64>,
+}
+
+impl Default for ToolLimits {
+    fn default() -> Self {
+        Self {
+            wall: Duration::from_secs(600),
+            stall: None,
+            cpu: None,
+            file_size_bytes: None,
+            address_space_bytes: None,
+        }
+    }
+}
+
+impl ToolLimits {
+    /// For work on that much media time: the larger of 10 minutes and 20 times it, and 60 s without an advance.
+    pub fn for_media(duration: Duration) -> Self {
+        let wall = Duration::from_secs(600).max(duration.saturating_mul(20));
+        Self { wall, stall: Some(Duration::from_secs(60)), ..Self::default() }
+    }
+}
+
+impl Toolbox {
+    /// Looks the programs up in `PATH` once: children are started by absolute path, in an empty environment.
+    pub fn from_path(confinement: Confinement) -> Self {
+        let find = |program: Program| find_in_path(program.name());
+        Self {
+            ffmpeg: find(Program::Ffmpeg),
+            ffprobe: find(Program::Ffprobe),
+            vips: find(Program::Vips),
+            confinement,
+        }
+    }
+
+    /// Uses this file as that program.
+    pub fn with(mut self, program: Program, path: impl Into<PathBuf>) -> Self {
+        *self.slot(program) = Some(path.into());
+        self
+    }
+
+    /// As if that program were not installed.
+    pub fn without(mut self, program: Program) -> Self {
+        *self.slot(program) = None;
+        self
+    }
+
+    pub fn has(&self, program: Program) -> bool {
+        self.path(program).is_some()
+    }
+
+    pub fn path(&self, program: Program) -> Option<&Path> {
+        match program {
+            Program::Ffmpeg => self.ffmpeg.as_deref(),
+            Program::Ffprobe => self.ffprobe.as_deref(),
+            Program::Vips => self.vips.as_deref(),
+        }
+    }
+
+    pub fn confinement(&self) -> &Confinement {
+        &self.confinement
+    }
+
+    /// A command line of that program for a step, which errors will name.
+    pub fn tool(&self, program: Program, step: impl Into<Cow<'static, str>>) -> Result<Tool> {
+        let step = step.into();
+        let Some(path) = self.path(program) else {
+            return Err(MediaError::missing(
+                vec![Piece::Program(program)],
+                At::new(step, format!("{program} is not installed")),
+            ));
+        };
+        let tool = Tool {
+            program,
+            path: path.to_owned(),
+            step,
+            args: Vec::new(),
+            envs: Vec::new(),
+            scratch: None,
+            readable: Vec::new(),
+            stdin: Input::Null,
+            stdout: Output::Null,
+            progress_on_stderr: false,
+            limits: ToolLimits::default(),
+            confinement: self.confinement.clone(),
+        };
+        Ok(tool.args(program.quiet_args()))
+    }
+
+    fn slot(&mut self, program: Program) -> &mut Option<PathBuf> {
+        match program {
+            Program::Ffmpeg => &mut self.ffmpeg,
+            Program::Ffprobe => &mut self.ffprobe,
+            Program::Vips => &mut self.vips,
+        }
+    }
+}
+
+fn find_in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let candidates = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
+    candidates.map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+impl Program {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ffmpeg => "ffmpeg",
+            Self::Ffprobe => "ffprobe",
+            Self::Vips => "vips",
+        }
+    }
+
+    fn quiet_args(self) -> &'static [&'static str] {
+        match self {
+            Self::Ffmpeg => &["-hide_banner", "-nostdin", "-nostats", "-v", "warning"],
+            Self::Ffprobe => &["-hide_banner", "-v", "warning"],
+            Self::Vips => &[],
+        }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Tool {
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Adds a variable to the otherwise empty environment.
+    pub fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.envs.push((name, value.into()));
+        self
+    }
+
+    /// The folder the child works in: its working directory, and the only place it may write to when confined.
+    pub fn scratch(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.scratch = Some(folder.into());
+        self
+    }
+
+    /// A file or folder outside the scratch folder that the child may read when confined.
+    pub fn readable(mut self, path: impl Into<PathBuf>) -> Self {
+        self.readable.push(path.into());
+        self
+    }
+
+    pub fn stdin(mut self, stdin: Input) -> Self {
+        self.stdin = stdin;
+        self
+    }
+
+    pub fn stdout(mut self, stdout: Output) -> Self {
+        self.stdout = stdout;
+        self
+    }
+
+    /// FFmpeg's `-progress` among the log lines, for when stdout carries media; the argument is added.
+    pub fn progress_on_stderr(mut self) -> Self {
+        self.progress_on_stderr = true;
+        self
+    }
+
+    pub fn limits(mut self, limits: ToolLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Starts the child. Must be called on a tokio runtime; cancelling the token kills the child's group.
+    pub fn start(self, cancel: &CancellationToken) -> Result<Running> {
+        running::start(self, cancel)
+    }
+
+    fn command(&self) -> Result<tokio::process::Command> {
+        let rules = Rules {
+            program: self.path.clone(),
+            scratch: self.scratch.clone(),
+            readable: self.readable.clone(),
+            cpu_seconds: self.limits.cpu.map(|cpu| cpu.as_secs().max(1)),
+            file_size_bytes: self.limits.file_size_bytes,
+            address_space_bytes: self.limits.address_space_bytes,
+        };
+        let mut command = self.confinement.command(&rules, &self.step)?;
+        if matches!(self.stdout, Output::Progress) {
+            command.args(["-progress", "pipe:1"]);
+        } else if self.progress_on_stderr {
+            command.args(["-progress", "pipe:2"]);
+        }
+        command.args(&self.args).env_clear().envs(self.environment()).process_group(0);
+        command.current_dir(self.scratch.as_deref().unwrap_or(Path::new("/")));
+        Ok(command)
+    }
+
+    fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let mut envs: Vec<(&'static str, OsString)> = vec![("LC_ALL", "C".into())];
+        if let Some(scratch) = &self.scratch {
+            envs.push(("HOME", scratch.into()));
+            envs.push(("TMPDIR", scratch.into()));
+        }
+        if self.program == Program::Vips {
+            envs.push(("VIPS_BLOCK_UNTRUSTED", "1".into()));
+        }
+        envs.extend(self.envs.iter().cloned());
+        envs
+    }
+}
+
+impl From<Input> for Stdio {
+    fn from(input: Input) -> Self {
+        match input {
+            Input::Null => Stdio::null(),
+            Input::Pipe => Stdio::piped(),
+            Input::From(fd) => fd.into(),
+        }
+    }
+}
+
+impl From<Output> for Stdio {
+    fn from(output: Output) -> Self {
+        match output {
+            Output::Null => Stdio::null(),
+            Output::Capture { .. } | Output::Progress | Output::Pipe => Stdio::piped(),
+            Output::Into(fd) => fd.into(),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What the end of a child means.
+//!
+//! FFmpeg before 6.1 exits with 1 whatever went wrong, so its error strings, which have not changed in ten years, are
+//! all there is; later ones exit with the low byte of the error. What neither tells is `tool_failed`, which is retried.
+
+use std::borrow::Cow;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use rustix::process::Signal;
+
+use super::Program;
+use crate::capability::Piece;
+use crate::error::{At, InputProblem, Interruption, MediaError};
+
+/// The error of a child that was not stopped by us and did not exit with 0.
+pub(super) fn failure(
+    program: Program,
+    status: ExitStatus,
+    step: Cow<'static, str>,
+    stderr_tail: String,
+) -> MediaError {
+    let verdict = match status.signal() {
+        Some(signal) => of_signal(signal),
+        None => of_words(&stderr_tail)
+            .or_else(|| of_code(status.code()))
+            .unwrap_or(Verdict::Again(Interruption::Failed)),
+    };
+    let at = At::new(step, format!("{program} ended with {status}")).with_stderr(stderr_tail);
+    match verdict {
+        Verdict::Never(problem) => MediaError::bad_input(problem, at),
+        Verdict::Again(cause) => MediaError::interrupted(cause, at),
+        Verdict::Install(piece) => MediaError::missing(vec![piece], at),
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Verdict {
+    Never(InputProblem),
+    Again(Interruption),
+    Install(Piece),
+}
+
+fn of_signal(signal: i32) -> Verdict {
+    let is = |known: Signal| known.as_raw() == signal;
+    if is(Signal::XCPU) {
+        Verdict::Again(Interruption::TimeLimit)
+    } else if is(Signal::XFSZ) {
+        Verdict::Never(InputProblem::TooLarge)
+    } else if is(Signal::SYS) {
+        // Only a filter on system calls sends it: the child wanted what no decoder needs.
+        Verdict::Never(InputProblem::Hostile)
+    } else if [Signal::SEGV, Signal::ABORT, Signal::BUS, Signal::ILL, Signal::FPE].into_iter().any(is) {
+        Verdict::Again(Interruption::Crashed)
+    } else {
+        Verdict::Again(Interruption::Killed)
+    }
+}
+
+/// In order of importance: a full disk also makes a file "invalid", and too many streams "cannot allocate memory".
+const WORDS: &[(&str, Verdict)] = &[
+    ("not on whitelist", Verdict::Never(InputProblem::Hostile)),
+    ("exceeds max_streams", Verdict::Never(InputProblem::TooManyStreams)),
+    ("No space left on device", Verdict::Again(Interruption::DiskFull)),
+    ("Disk quota exceeded", Verdict::Again(Interruption::DiskFull)),
+    ("Cannot allocate memory", Verdict::Again(Interruption::OutOfMemory)),
+    ("out of memory", Verdict::Again(Interruption::OutOfMemory)),
+    ("exceeds specified max pixel count", Verdict::Never(InputProblem::TooLarge)),
+    ("File too large", Verdict::Never(InputProblem::TooLarge)),
+    ("moov atom not found", Verdict::Never(InputProblem::Truncated)),
+    ("partial file", Verdict::Never(InputProblem::Truncated)),
+    ("File ended prematurely", Verdict::Never(InputProblem::Truncated)),
+    ("Premature end of", Verdict::Never(InputProblem::Truncated)),
+    ("Invalid data found when processing input", Verdict::Never(InputProblem::Corrupt)),
+    (": End of file", Verdict::Never(InputProblem::Truncated)),
+];
+
+fn of_words(stderr: &str) -> Option<Verdict> {
+    if let Some(piece) = missing_piece(stderr) {
+        return Some(Verdict::Install(piece));
+    }
+    WORDS.iter().find(|(words, _)| stderr.contains(words)).map(|(_, verdict)| verdict.copied())
+}
+
+fn missing_piece(stderr: &str) -> Option<Piece> {
+    let quoted = |before: &str| {
+        let (_, rest) = stderr.split_once(before)?;
+        let (name, _) = rest.split_once('\'')?;
+        Some(Cow::Owned(name.to_owned()))
+    };
+    quoted("Unknown encoder '").map(Piece::Encoder).or_else(|| quoted("No such filter: '").map(Piece::Filter))
+}
+
+/// The low byte of `AVERROR` values.
+fn of_code(code: Option<i32>) -> Option<Verdict> {
+    match code? {
+        183 => Some(Verdict::Never(InputProblem::Corrupt)),
+        228 => Some(Verdict::Again(Interruption::DiskFull)),
+        244 => Some(Verdict::Again(Interruption::OutOfMemory)),
+        // A shell and a launcher say so when a member was killed or could not be executed.
+        137 => Some(Verdict::Again(Interruption::Killed)),
+        _ => None,
+    }
+}
+
+impl Verdict {
+    fn copied(&self) -> Self {
+        match self {
+            Self::Never(problem) => Self::Never(*problem),
+            Self::Again(cause) => Self::Again(*cause),
+            Self::Install(piece) => Self::Install(piece.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(raw_status: i32, stderr: &str) -> MediaError {
+        failure(Program::Ffmpeg, ExitStatus::from_raw(raw_status), "test".into(), stderr.to_owned())
+    }
+
+    #[test]
+    fn bad_input_is_not_retried_and_bad_luck_is() {
+        let exit_1 = 1 << 8;
+        for (status, stderr, code, retryable) in [
+            (exit_1, "in.mp4: Invalid data found when processing input", "input_corrupt", false),
+            (exit_1, "[mov @ 0x1] moov atom not found\nInvalid data found when…", "input_truncated", false),
+            (exit_1, "av_interleaved_write_frame(): No space left on device", "disk_full", true),
+            (exit_1, "Error: Cannot allocate memory", "out_of_memory", true),
+            (exit_1, "Protocol 'http' not on whitelist 'file,pipe'!", "input_hostile", false),
+            (exit_1, "something new", "tool_failed", true),
+            (183 << 8, "", "input_corrupt", false),
+            (228 << 8, "", "disk_full", true),
+            (9, "", "killed", true),
+            (11, "", "tool_crashed", true),
+            (24, "", "time_limit", true),
+            (25, "", "input_too_large", false),
+            (31, "", "input_hostile", false),
+        ] {
+            let error = judged(status, stderr);
+            assert_eq!((error.code(), error.is_retryable()), (code, retryable), "{status} {stderr}");
+        }
+    }
+
+    #[test]
+    fn a_missing_piece_is_named() {
+        let error = judged(1 << 8, "Unknown encoder 'libfdk_aac'");
+
+        assert_eq!(error.code(), "capability_missing");
+        assert!(error.to_string().contains("libfdk_aac"), "{error}");
+    }
+}

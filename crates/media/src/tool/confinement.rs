@@ -1,0 +1,63 @@
+//! Through what a child is started.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+
+use crate::error::{At, MediaError, Result};
+
+/// How children are confined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Confinement {
+    /// The child is executed by a launcher, which confines itself first and must end in `exec`, so that the child keeps
+    /// its process id, group and pipes. Its command line is `program args… RULES -- TOOL TOOL-ARGS…`, where `RULES` is
+    /// [`Rules`] as one argument of JSON.
+    Launcher { program: PathBuf, args: Vec<OsString> },
+    /// The child can do whatever this process can, and outlives it when this process is killed. Only its limits hold.
+    None,
+}
+
+/// What a child may do. Everything that is not named is refused by a launcher.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// What will be executed.
+    pub program: PathBuf,
+    /// May be read and written.
+    pub scratch: Option<PathBuf>,
+    /// May be read.
+    pub readable: Vec<PathBuf>,
+    pub cpu_seconds: Option<u64>,
+    pub file_size_bytes: Option<u64>,
+    pub address_space_bytes: Option<u64>,
+}
+
+impl Confinement {
+    /// The beginning of a command line; the tool's own arguments follow.
+    pub(super) fn command(&self, rules: &Rules, step: &str) -> Result<Command> {
+        match self {
+            Self::None => Ok(Command::new(&rules.program)),
+            Self::Launcher { program, args } => {
+                let json = serde_json::to_string(rules).map_err(|error| {
+                    MediaError::unexpected(At::new(
+                        step.to_owned(),
+                        format!("a path cannot be passed on: {error}"),
+                    ))
+                })?;
+                let mut command = Command::new(program);
+                command.args(args).arg(json).arg("--").arg(&rules.program);
+                Ok(command)
+            }
+        }
+    }
+
+    /// Whether this process sets the child's resource limits, because no launcher does.
+    pub(super) fn leaves_limits_to_parent(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Launcher { .. } => false,
+        }
+    }
+}

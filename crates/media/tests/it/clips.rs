@@ -1,0 +1,72 @@
+//! Clips made by FFmpeg, each once in a run of the tests.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+
+use telecine_media::{Confinement, Limits, MediaError, Probe, Toolbox, probe};
+use tokio_util::sync::CancellationToken;
+
+/// Removed by the operating system's cleaning of its temporary folder: statics are never dropped.
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clips-{}", std::process::id()));
+    sweep_earlier_runs(folder.parent().unwrap());
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+});
+
+type Made = Arc<OnceLock<PathBuf>>;
+static CLIPS: LazyLock<Mutex<HashMap<String, Made>>> = LazyLock::new(Mutex::default);
+
+/// A file of that name, made by `ffmpeg ARGS… NAME` when it is first asked for.
+pub(crate) fn clip(name: &str, args: &[&str]) -> PathBuf {
+    made(name, |path| ffmpeg(args, path))
+}
+
+/// A file of that name, made by `make` when it is first asked for.
+pub(crate) fn made(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
+    let slot = CLIPS.lock().unwrap().entry(name.to_owned()).or_default().clone();
+    slot.get_or_init(|| {
+        let path = FOLDER.join(name);
+        make(&path);
+        path
+    })
+    .clone()
+}
+
+/// Two seconds of 320x180 at 25 fps in H.264 with a stereo tone in AAC.
+pub(crate) fn plain() -> PathBuf {
+    clip("plain.mp4", &[VIDEO, AUDIO, &[&["-shortest"], X264, AAC].concat()].concat())
+}
+
+pub(crate) const VIDEO: &[&str] = &["-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=2"];
+pub(crate) const AUDIO: &[&str] =
+    &["-f", "lavfi", "-i", "aevalsrc=0.1*sin(880*PI*t)|0.1*sin(660*PI*t):s=48000:d=2:c=stereo"];
+pub(crate) const X264: &[&str] = &["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p"];
+pub(crate) const AAC: &[&str] = &["-c:a", "aac", "-b:a", "96k"];
+
+pub(crate) fn ffmpeg(args: &[&str], output: &Path) {
+    let done = Command::new("ffmpeg").args(["-v", "error", "-nostdin", "-y"]).args(args).arg(output).output();
+    let done = done.expect("ffmpeg is installed (make setup)");
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+pub(crate) fn toolbox() -> Toolbox {
+    Toolbox::from_path(Confinement::None)
+}
+
+pub(crate) async fn probed(path: &Path) -> Result<Probe, MediaError> {
+    probe(&toolbox(), path, &Limits::default(), &CancellationToken::new()).await
+}
+
+/// Folders of test processes that are no more.
+fn sweep_earlier_runs(parent: &Path) {
+    for entry in std::fs::read_dir(parent).unwrap().flatten() {
+        let name = entry.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.strip_prefix("clips-")) else { continue };
+        if !Path::new("/proc").join(id).exists() {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What the media crate promises, on the real programs.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod capability;
+mod clips;
+mod probe;
+mod recipe;
+mod sniff;
+mod tool;
