@@ -28,6 +28,7 @@ mod limits;
 mod probe;
 mod rational;
 mod recipe;
+pub mod sandbox;
 mod sniff;
 mod tool;
 

@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use super::Program;
 use crate::capability::Piece;
 use crate::error::{At, InputProblem, Interruption, MediaError};
+use crate::sandbox::{Refusal, refusal};
 
 /// The error of a child that was not stopped by us and did not exit with 0.
 pub(super) fn failure(
@@ -22,7 +23,8 @@ pub(super) fn failure(
 ) -> MediaError {
     let verdict = match status.signal() {
         Some(signal) => of_signal(signal),
-        None => of_words(&stderr_tail)
+        None => of_launcher(status.code(), &stderr_tail)
+            .or_else(|| of_words(&stderr_tail))
             .or_else(|| of_code(status.code()))
             .unwrap_or(Verdict::Again(Interruption::Failed)),
     };
@@ -39,6 +41,13 @@ enum Verdict {
     Never(InputProblem),
     Again(Interruption),
     Install(Piece),
+}
+
+fn of_launcher(code: Option<i32>, stderr: &str) -> Option<Verdict> {
+    Some(match refusal(code, stderr)? {
+        Refusal::Missing(feature) => Verdict::Install(Piece::Kernel(feature)),
+        Refusal::Failed => Verdict::Again(Interruption::Io),
+    })
 }
 
 fn of_signal(signal: i32) -> Verdict {
