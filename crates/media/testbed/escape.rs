@@ -62,7 +62,7 @@ fn tried(attempt: &str, argument: &str) -> io::Result<()> {
             0,
         )
         .map_err(Into::into),
-        "execute own file" => fs::copy("/dev/null", "own").and_then(|_| Err(Command::new("./own").exec())),
+        "execute own file" => fs::write("own", "x").and_then(|()| Err(Command::new("./own").exec())),
         // The network and other ways to talk.
         "connect tcp" => TcpStream::connect((Ipv4Addr::LOCALHOST, port(number))).map(drop),
         "listen tcp" => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map(drop),
@@ -135,6 +135,10 @@ fn tried(attempt: &str, argument: &str) -> io::Result<()> {
             fs::rename("made", "folder/moved")?;
             fs::read("folder/moved")?;
             fs::remove_dir_all("folder")
+        }
+        "wait, then write inside" => {
+            io::stdin().read_to_end(&mut Vec::new())?;
+            fs::write("made", "x")
         }
         "variables" => {
             let names: Vec<String> =

@@ -2,6 +2,7 @@
 
 mod escape;
 mod parent;
+mod poor_kernel;
 
 use std::process::ExitCode;
 
@@ -13,6 +14,7 @@ fn main() -> ExitCode {
     match mode.to_str() {
         Some(sandbox::LAUNCH) => sandbox::launch(arguments),
         Some(sandbox::ATTEMPT) => sandbox::attempt_escapes(arguments),
+        Some("launch-without") => poor_kernel::launch(arguments),
         Some("parent") => parent::run(arguments),
         Some("escape") => escape::run(arguments),
         _ => ExitCode::from(64),

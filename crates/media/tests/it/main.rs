@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod canary;
 mod capability;
 mod clips;
 mod probe;
 mod recipe;
+mod sandbox;
 mod sniff;
 mod tool;
