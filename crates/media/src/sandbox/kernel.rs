@@ -1,7 +1,7 @@
 //! What the running kernel offers.
 
 use std::fmt;
-use std::path::Path;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -23,19 +23,26 @@ pub struct Kernel {
     pub landlock_abi: Option<u32>,
     /// Whether system calls can be filtered, with every answer that the filter gives.
     pub seccomp: bool,
+    /// Whether a cgroup v2 hierarchy is mounted.
     pub cgroup_v2: bool,
+    /// Whether that hierarchy can bound memory; where version 1 is mounted beside it, that one does.
+    pub cgroup_v2_memory: bool,
 }
 
 impl Kernel {
     pub fn detect() -> Self {
         let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
+        let cgroup = cgroup_v2_folder();
         Self {
             release: rustix::system::uname().release().to_string_lossy().into_owned(),
             landlock_abi: raw::landlock_abi(),
             seccomp: ["kill_process", "errno", "allow"]
                 .iter()
                 .all(|wanted| actions.split_whitespace().any(|action| action == *wanted)),
-            cgroup_v2: Path::new("/sys/fs/cgroup/cgroup.controllers").exists(),
+            cgroup_v2: cgroup.is_some(),
+            cgroup_v2_memory: cgroup
+                .and_then(|folder| std::fs::read_to_string(folder.join("cgroup.controllers")).ok())
+                .is_some_and(|controllers| controllers.split_whitespace().any(|name| name == "memory")),
         }
     }
 
@@ -57,6 +64,16 @@ impl Kernel {
         ];
         since.into_iter().filter(|(needed, _)| abi < *needed).map(|(_, door)| door).collect()
     }
+}
+
+/// Where it is mounted.
+fn cgroup_v2_folder() -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    mounts.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let folder = words.next()?;
+        (words.next() == Some("cgroup2")).then(|| folder.into())
+    })
 }
 
 impl KernelFeature {
