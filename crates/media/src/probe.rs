@@ -102,7 +102,7 @@ async fn ask(
 
 /// The only form in which ffmpeg and ffprobe are ever given a user's file: the demuxer that its content decided for and
 /// no other, local files only, no references out of QuickTime files, bounded streams and pixels. Ends with `-i`.
-pub(crate) fn input_args(path: &Path, format: Format, limits: &Limits) -> Result<Vec<OsString>> {
+pub fn input_args(path: &Path, format: Format, limits: &Limits) -> Result<Vec<OsString>> {
     let Some(demuxer) = format.demuxer() else {
         let what = format!("FFmpeg does not read {} files", format.mime());
         return Err(MediaError::bad_input(InputProblem::Unsupported, At::new(STEP, what)));

@@ -5,6 +5,7 @@
 mod canary;
 mod capability;
 mod clips;
+mod hostile;
 mod probe;
 mod recipe;
 mod sandbox;
