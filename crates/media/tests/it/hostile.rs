@@ -63,12 +63,9 @@ async fn decode_all(path: &Path, format: Format) -> Result<Finished, MediaError>
 
 /// Probed, and decoded if that was fine, as work does: whoever is asked answers in time, and blames the input.
 async fn contained(path: &Path) -> [String; 2] {
-    let probed = code(&probed(path).await);
-    let decoded = match sniff_file(path).await {
-        Ok(format) if probed == "ok" => code(&decode_all(path, format).await),
-        Ok(_) | Err(_) => probed.clone(),
-    };
-    verdicts(path, [probed, decoded])
+    let codes = probed_then_decoded(path).await;
+    assert!(codes.iter().all(is_verdict), "{}: {codes:?}", path.display());
+    codes
 }
 
 /// Probed and decoded even if the probe refused it.
@@ -78,13 +75,22 @@ async fn contained_by_both(path: &Path) -> [String; 2] {
         Ok(format) => code(&decode_all(path, format).await),
         Err(error) => error.code().to_owned(),
     };
-    verdicts(path, [probed, decoded])
-}
-
-fn verdicts(path: &Path, codes: [String; 2]) -> [String; 2] {
-    let is_verdict = |code: &String| code == "ok" || code.starts_with("input_");
+    let codes = [probed, decoded];
     assert!(codes.iter().all(is_verdict), "{}: {codes:?}", path.display());
     codes
+}
+
+async fn probed_then_decoded(path: &Path) -> [String; 2] {
+    let probed = code(&probed(path).await);
+    let decoded = match sniff_file(path).await {
+        Ok(format) if probed == "ok" => code(&decode_all(path, format).await),
+        Ok(_) | Err(_) => probed.clone(),
+    };
+    [probed, decoded]
+}
+
+fn is_verdict(code: &String) -> bool {
+    code == "ok" || code.starts_with("input_")
 }
 
 fn code<T>(outcome: &Result<T, MediaError>) -> String {

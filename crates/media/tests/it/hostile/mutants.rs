@@ -1,10 +1,10 @@
 //! Valid files with random damage, the same in every run.
 
 use super::broken::of_every_format;
-use super::{contained, write};
+use super::{is_verdict, probed_then_decoded, write};
 use crate::canary::Canary;
 
-/// Of each file. A hundred times as many were run once; what they found is in tests of its own.
+/// Of each file; `TELECINE_TEST_MUTANTS` asks for more.
 const MUTANTS: usize = 6;
 
 /// SplitMix64: small, good enough, and the same everywhere.
@@ -57,16 +57,22 @@ fn mutant(valid: &[u8], random: &mut Random) -> Vec<u8> {
 async fn random_damage_never_hangs_and_never_gets_out() {
     let (folder, canary) = (tempfile::tempdir().unwrap(), Canary::new());
     let count = std::env::var("TELECINE_TEST_MUTANTS").map_or(MUTANTS, |count| count.parse().unwrap());
+    let mut surprises = Vec::new();
     for (n, path) in of_every_format().into_iter().enumerate() {
         let valid = std::fs::read(&path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
         let mut random = Random::new(1_000 + n as u64);
         for k in 0..count {
             let mutant = write(folder.path(), &format!("{k}_{name}"), mutant(&valid, &mut random));
-            contained(&mutant).await;
+            let codes = probed_then_decoded(&mutant).await;
+            // FLAC's demuxer says so of headers that end too soon. It cannot be told from a disk that fails.
+            let is_retried = |code: &&String| code.contains("Input/output error");
+            let unexpected = codes.iter().find(|code| !is_verdict(code) && !is_retried(code));
+            surprises.extend(unexpected.map(|code| format!("{k}_{name}: {code}")));
             std::fs::remove_file(mutant).unwrap();
         }
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert!(surprises.is_empty(), "{surprises:#?}");
     canary.assert_untouched();
 }
