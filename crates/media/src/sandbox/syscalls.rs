@@ -121,6 +121,7 @@ const FCNTL: &[u64] = &[
 ];
 
 /// Is it a terminal, how much waits in it, may it block: no command to a device.
+#[allow(clippy::unnecessary_cast, reason = "they have another type where the C library is musl")]
 const IOCTL: &[u64] = &[
     libc::TCGETS as u64,
     libc::TCGETS2 as u64,
