@@ -187,7 +187,7 @@ async fn a_kernel_that_cannot_confine_is_a_missing_capability_and_starts_nothing
         };
         let tool = Toolbox::from_path(poor).with(Program::Vips, TESTBED).tool(Program::Vips, "test").unwrap();
 
-        let tool = tool.args(["escape", "fill scratch"]).scratch(scratch.path());
+        let tool = tool.args(["escape", "wait, then write inside"]).scratch(scratch.path());
         let error = tool.start(&CancellationToken::new()).unwrap().finish().await.unwrap_err();
 
         assert_eq!((error.code(), error.is_retryable()), ("capability_missing", false), "{error}");
