@@ -171,7 +171,6 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_flock,
     libc::SYS_fsync,
     libc::SYS_fdatasync,
-    libc::SYS_sync_file_range,
     libc::SYS_ftruncate,
     libc::SYS_fallocate,
     libc::SYS_fadvise64,
@@ -190,7 +189,6 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_fchdir,
     libc::SYS_mkdirat,
     libc::SYS_unlinkat,
-    libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_umask,
     // Memory.
@@ -284,9 +282,11 @@ const OLD_NAMES: &[c_long] = &[
     libc::SYS_poll,
     libc::SYS_readlink,
     libc::SYS_rename,
+    libc::SYS_renameat,
     libc::SYS_rmdir,
     libc::SYS_select,
     libc::SYS_stat,
+    libc::SYS_sync_file_range,
     libc::SYS_time,
     libc::SYS_unlink,
 ];
