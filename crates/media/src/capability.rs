@@ -8,6 +8,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{At, MediaError, Result};
+use crate::sandbox::{Kernel, KernelFeature};
 use crate::tool::{Output, Program, Toolbox};
 
 const STEP: &str = "capabilities";
@@ -24,6 +25,8 @@ pub enum Piece {
     Filter(Cow<'static, str>),
     /// A class of libvips that reads or writes a file type, e.g. `VipsForeignSaveWebpFile`.
     VipsForeign(Cow<'static, str>),
+    /// What the sandbox needs of the kernel.
+    Kernel(KernelFeature),
 }
 
 /// What was found. Listed does not mean that the hardware behind a hardware encoder is there.
@@ -35,6 +38,7 @@ pub struct Capabilities {
     pub encoders: BTreeSet<String>,
     pub filters: BTreeSet<String>,
     pub vips_foreigns: BTreeSet<String>,
+    pub kernel: Kernel,
 }
 
 impl Capabilities {
@@ -56,6 +60,7 @@ impl Capabilities {
             encoders: encoders.as_deref().map(listed_encoders).unwrap_or_default(),
             filters: filters.as_deref().map(listed_filters).unwrap_or_default(),
             vips_foreigns: foreigns.as_deref().map(listed_foreigns).unwrap_or_default(),
+            kernel: Kernel::detect(),
         })
     }
 
@@ -67,6 +72,7 @@ impl Capabilities {
             Piece::Encoder(name) => self.encoders.contains(name.as_ref()),
             Piece::Filter(name) => self.filters.contains(name.as_ref()),
             Piece::VipsForeign(name) => self.vips_foreigns.contains(name.as_ref()),
+            Piece::Kernel(feature) => self.kernel.has(*feature),
         }
     }
 
@@ -134,6 +140,7 @@ impl fmt::Display for Piece {
             Self::Encoder(name) => write!(f, "ffmpeg's encoder {name}"),
             Self::Filter(name) => write!(f, "ffmpeg's filter {name}"),
             Self::VipsForeign(name) => write!(f, "libvips' {name}"),
+            Self::Kernel(feature) => write!(f, "the kernel's {feature}"),
         }
     }
 }

@@ -146,7 +146,10 @@ impl MediaError {
         match self {
             Self::BadInput { problem, .. } => problem.hint(),
             Self::Interrupted { cause, .. } => cause.hint(),
-            Self::Missing { .. } => "install the missing pieces, or choose another codec or output",
+            Self::Missing { pieces, .. } => match pieces.as_slice() {
+                [Piece::Kernel(feature)] => feature.next_step(),
+                _ => "install the missing pieces, or choose another codec or output",
+            },
             Self::BadRecipe { .. } => "correct the recipe",
             Self::Cancelled { .. } => "nothing is wrong; submit it again if it is wanted after all",
             Self::Unexpected { .. } => "report it with the stderr tail and the programs' versions",

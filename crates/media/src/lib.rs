@@ -28,6 +28,7 @@ mod limits;
 mod probe;
 mod rational;
 mod recipe;
+pub mod sandbox;
 mod sniff;
 mod tool;
 
@@ -35,7 +36,8 @@ pub use capability::{Capabilities, Piece};
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
 pub use limits::Limits;
 pub use probe::{
-    AudioStream, Chapter, ColourRange, HdrKind, Probe, Rotation, Size, VideoStream, probe, probe_as,
+    AudioStream, Chapter, ColourRange, HdrKind, Probe, Rotation, Size, VideoStream, input_args, probe,
+    probe_as,
 };
 pub use rational::Rational;
 pub use recipe::{

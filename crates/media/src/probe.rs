@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
 use crate::sniff::{Format, sniff_file};
-use crate::tool::{Output, Program, ToolLimits, Toolbox};
+use crate::tool::{Finished, Output, Program, ToolLimits, Toolbox};
 
 pub use stream::{AudioStream, ColourRange, HdrKind, Rotation, Size, VideoStream};
 
@@ -73,7 +73,8 @@ pub async fn probe_as(
         metadata.map_err(|error| MediaError::io(STEP, "the input cannot be read", &error))?.len();
     limits.check_file_bytes(file_bytes)?;
     let answer = ask(toolbox, &path, format, limits, cancel).await?;
-    let probe = ffprobe::parse(&answer, format, file_bytes)?;
+    let probe = ffprobe::parse(&answer.stdout, format, file_bytes)
+        .map_err(|error| explained(error, answer.stderr_tail))?;
     limits.check(&probe)?;
     Ok(probe)
 }
@@ -84,7 +85,7 @@ async fn ask(
     format: Format,
     limits: &Limits,
     cancel: &CancellationToken,
-) -> Result<Vec<u8>> {
+) -> Result<Finished> {
     let tool = toolbox
         .tool(Program::Ffprobe, STEP)?
         .args(["-of", "json=compact=1", "-show_format", "-show_streams", "-show_chapters"])
@@ -97,12 +98,35 @@ async fn ask(
             file_size_bytes: Some(0),
             ..ToolLimits::default()
         });
-    Ok(tool.start(cancel)?.finish().await?.stdout)
+    tool.start(cancel)?.finish().await
+}
+
+/// ffprobe exits with 0 though it could read no stream; what it logged tells a picture too large from a broken one.
+fn explained(error: MediaError, stderr_tail: String) -> MediaError {
+    match error {
+        MediaError::BadInput { problem, at } => {
+            let is_too_large = refuses_size(&stderr_tail);
+            let problem = if is_too_large { InputProblem::TooLarge } else { problem };
+            MediaError::bad_input(problem, at.with_stderr(stderr_tail))
+        }
+        error => error,
+    }
+}
+
+/// `Picture size 65535x65535 is invalid`, which is also said of no size at all.
+fn refuses_size(stderr: &str) -> bool {
+    let sizes = stderr.split("Picture size ").skip(1).filter_map(|rest| rest.split_whitespace().next());
+    let is_some = |size: &str| {
+        size.split_once('x').is_some_and(|(width, height)| {
+            [width, height].iter().all(|side| side.parse::<u64>().is_ok_and(|side| side > 0))
+        })
+    };
+    stderr.contains("exceeds specified max pixel count") || sizes.into_iter().any(is_some)
 }
 
 /// The only form in which ffmpeg and ffprobe are ever given a user's file: the demuxer that its content decided for and
 /// no other, local files only, no references out of QuickTime files, bounded streams and pixels. Ends with `-i`.
-pub(crate) fn input_args(path: &Path, format: Format, limits: &Limits) -> Result<Vec<OsString>> {
+pub fn input_args(path: &Path, format: Format, limits: &Limits) -> Result<Vec<OsString>> {
     let Some(demuxer) = format.demuxer() else {
         let what = format!("FFmpeg does not read {} files", format.mime());
         return Err(MediaError::bad_input(InputProblem::Unsupported, At::new(STEP, what)));

@@ -10,6 +10,7 @@ mod confinement;
 mod group;
 mod progress;
 mod running;
+mod spawn;
 mod stderr;
 
 use std::borrow::Cow;
@@ -27,6 +28,7 @@ use crate::capability::Piece;
 use crate::error::{At, MediaError, Result};
 
 pub use confinement::{Confinement, Rules};
+pub(crate) use group::CPU_GRACE_SECONDS;
 pub use progress::Progress;
 pub use running::{Activity, Finished, Running};
 
@@ -286,10 +288,13 @@ impl Tool {
     }
 
     fn command(&self) -> Result<tokio::process::Command> {
+        let environment = self.environment();
         let rules = Rules {
+            parent_pid: std::process::id(),
             program: self.path.clone(),
             scratch: self.scratch.clone(),
             readable: self.readable.clone(),
+            variables: environment.iter().map(|(name, _)| (*name).to_owned()).collect(),
             cpu_seconds: self.limits.cpu.map(|cpu| cpu.as_secs().max(1)),
             file_size_bytes: self.limits.file_size_bytes,
             address_space_bytes: self.limits.address_space_bytes,
@@ -300,7 +305,7 @@ impl Tool {
         } else if self.progress_on_stderr {
             command.args(["-progress", "pipe:2"]);
         }
-        command.args(&self.args).env_clear().envs(self.environment()).process_group(0);
+        command.args(&self.args).env_clear().envs(environment).process_group(0);
         command.current_dir(self.scratch.as_deref().unwrap_or(Path::new("/")));
         Ok(command)
     }

@@ -32,6 +32,9 @@ pub(crate) struct Global {
     /// pretty or json, a filter such as info,telecine_queue=debug, or both [env: TELECINE_LOG]
     #[arg(long, global = true, value_name = "LOG", help_heading = "Global options")]
     pub(crate) log: Option<String>,
+    /// Let ffmpeg, ffprobe and vips do whatever this user may, hostile files included [env: TELECINE_SANDBOX=off]
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) no_sandbox: bool,
     /// Print one JSON document instead of text
     #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) json: bool,
@@ -83,6 +86,8 @@ pub(crate) enum Command {
     Demo,
     /// Say what is in a media file: its type by content, its streams, and whether the limits allow it
     Probe { file: PathBuf },
+    /// Check what this machine offers: programs, codecs, kernel, sandbox, space, database; exit 1 if anything fails
+    Doctor,
     /// Print a completion script for a shell
     Completions { shell: Shell },
 }
@@ -319,6 +324,7 @@ impl Cli {
         let mut layer = Layer::default();
         layer.flag(Key::Database, "--database", self.global.database.as_ref());
         layer.flag(Key::Log, "--log", self.global.log.as_ref());
+        layer.flag(Key::Sandbox, "--no-sandbox", self.global.no_sandbox.then_some("off"));
         if let Command::Worker(worker) = &self.command {
             layer.flag(Key::Slots, "--slots", worker.slots.as_ref());
             layer.flag(Key::Concurrency, "--concurrency", worker.concurrency);

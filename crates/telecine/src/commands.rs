@@ -4,6 +4,7 @@ mod bench;
 mod config;
 mod counts;
 mod demo;
+mod doctor;
 mod jobs;
 mod limits;
 mod migrate;
@@ -33,7 +34,10 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         // These need no configuration, so a broken one must not stop them.
         Command::Demo => return demo::run(cli.global.database.as_deref(), output).await,
         Command::Completions { shell } => return completions(*shell, output),
-        Command::Probe { file } => return probe::run(file, output).await,
+        Command::Doctor => {
+            let config = configuration::load(cli.global.config.as_deref(), cli.layer());
+            return doctor::run(config, output).await;
+        }
         Command::Worker(_)
         | Command::Jobs(_)
         | Command::Workers(_)
@@ -45,6 +49,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Counts
         | Command::Bench { .. }
         | Command::Migrate { .. }
+        | Command::Probe { .. }
         | Command::Config(_) => {}
     }
     let config = configuration::load(cli.global.config.as_deref(), cli.layer())?;
@@ -63,7 +68,8 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Bench { jobs } => bench::run(jobs, &config, output).await,
         Command::Migrate { check } => migrate::run(check, &config, output).await,
         Command::Config(command) => config::run(command, &config, output),
-        Command::Demo | Command::Completions { .. } | Command::Probe { .. } => unreachable!("answered above"),
+        Command::Probe { file } => probe::run(&file, &config, output).await,
+        Command::Demo | Command::Completions { .. } | Command::Doctor => unreachable!("answered above"),
     };
     close_opened().await;
     answer

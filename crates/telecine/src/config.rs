@@ -37,11 +37,12 @@ pub(crate) enum Key {
     PollMs,
     DrainMs,
     KeepHistoryDays,
+    Sandbox,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Database,
         Self::Slots,
         Self::Concurrency,
@@ -53,6 +54,7 @@ impl Key {
         Self::PollMs,
         Self::DrainMs,
         Self::KeepHistoryDays,
+        Self::Sandbox,
         Self::Log,
     ];
 
@@ -69,6 +71,7 @@ impl Key {
             Self::PollMs => "poll_ms",
             Self::DrainMs => "drain_ms",
             Self::KeepHistoryDays => "keep_history_days",
+            Self::Sandbox => "sandbox",
             Self::Log => "log",
         }
     }
@@ -88,6 +91,7 @@ impl Key {
             Self::PollMs => Some("1000"),
             Self::DrainMs => Some("25000"),
             Self::KeepHistoryDays => Some("30"),
+            Self::Sandbox => Some("on"),
             Self::Log => Some("pretty"),
             Self::Slots | Self::Kinds | Self::Name => None,
         }
@@ -183,6 +187,8 @@ pub(crate) struct Config {
     pub(crate) poll_every: Duration,
     pub(crate) drain_within: Duration,
     pub(crate) keep_history: Duration,
+    /// Whether programs that read media are confined.
+    pub(crate) sandbox: bool,
     pub(crate) log: Log,
     typed: Layer,
 }

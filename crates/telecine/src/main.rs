@@ -10,6 +10,7 @@ mod kinds;
 mod logging;
 mod nearest;
 mod output;
+mod programs;
 mod table;
 
 use std::process::ExitCode;
@@ -24,6 +25,9 @@ use crate::output::{Answer, Output};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if let Some(code) = programs::act_as_launcher() {
+        return code;
+    }
     let cli = Cli::parse();
     let output = Output::new(cli.global.json);
     let answer = run(cli, &output);

@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use super::Program;
 use crate::capability::Piece;
 use crate::error::{At, InputProblem, Interruption, MediaError};
+use crate::sandbox::{Refusal, refusal};
 
 /// The error of a child that was not stopped by us and did not exit with 0.
 pub(super) fn failure(
@@ -22,9 +23,18 @@ pub(super) fn failure(
 ) -> MediaError {
     let verdict = match status.signal() {
         Some(signal) => of_signal(signal),
-        None => of_words(&stderr_tail)
+        None => of_launcher(status.code(), &stderr_tail)
+            .or_else(|| of_words(&stderr_tail))
             .or_else(|| of_code(status.code()))
+            .or_else(|| of_speaker(&stderr_tail))
             .unwrap_or(Verdict::Again(Interruption::Failed)),
+    };
+    // Headers need next to no memory, so a table in them asks for it. Where memory is really short, the kernel kills.
+    let verdict = match (program, verdict) {
+        (Program::Ffprobe, Verdict::Again(Interruption::OutOfMemory)) => {
+            Verdict::Never(InputProblem::TooLarge)
+        }
+        (_, verdict) => verdict,
     };
     let at = At::new(step, format!("{program} ended with {status}")).with_stderr(stderr_tail);
     match verdict {
@@ -39,6 +49,13 @@ enum Verdict {
     Never(InputProblem),
     Again(Interruption),
     Install(Piece),
+}
+
+fn of_launcher(code: Option<i32>, stderr: &str) -> Option<Verdict> {
+    Some(match refusal(code, stderr)? {
+        Refusal::Missing(feature) => Verdict::Install(Piece::Kernel(feature)),
+        Refusal::Failed => Verdict::Again(Interruption::Io),
+    })
 }
 
 fn of_signal(signal: i32) -> Verdict {
@@ -60,6 +77,8 @@ fn of_signal(signal: i32) -> Verdict {
 /// In order of importance: a full disk also makes a file "invalid", and too many streams "cannot allocate memory".
 const WORDS: &[(&str, Verdict)] = &[
     ("not on whitelist", Verdict::Never(InputProblem::Hostile)),
+    // Of a QuickTime file whose samples are said to be in other files.
+    ("Skipped opening external track", Verdict::Never(InputProblem::Hostile)),
     ("exceeds max_streams", Verdict::Never(InputProblem::TooManyStreams)),
     ("No space left on device", Verdict::Again(Interruption::DiskFull)),
     ("Disk quota exceeded", Verdict::Again(Interruption::DiskFull)),
@@ -73,6 +92,14 @@ const WORDS: &[(&str, Verdict)] = &[
     ("Premature end of", Verdict::Never(InputProblem::Truncated)),
     ("Invalid data found when processing input", Verdict::Never(InputProblem::Corrupt)),
     (": End of file", Verdict::Never(InputProblem::Truncated)),
+    ("Failed to read frame size: Could not seek", Verdict::Never(InputProblem::Truncated)),
+    // With `-xerror`. A demuxer marks a packet as corrupt when the file ended inside it.
+    ("corrupt input packet in stream", Verdict::Never(InputProblem::Truncated)),
+    ("corrupt decoded frame in stream", Verdict::Never(InputProblem::Corrupt)),
+    ("ould not find codec parameters", Verdict::Never(InputProblem::Corrupt)),
+    ("Cannot determine format of input stream", Verdict::Never(InputProblem::Corrupt)),
+    ("matches no streams", Verdict::Never(InputProblem::NoSuchStream)),
+    ("does not contain any stream", Verdict::Never(InputProblem::NoSuchStream)),
 ];
 
 fn of_words(stderr: &str) -> Option<Verdict> {
@@ -80,6 +107,69 @@ fn of_words(stderr: &str) -> Option<Verdict> {
         return Some(Verdict::Install(piece));
     }
     WORDS.iter().find(|(words, _)| stderr.contains(words)).map(|(_, verdict)| verdict.copied())
+}
+
+/// Components that read, by the names under which they log.
+const READERS: &[&str] = &[
+    "aac",
+    "aac_latm",
+    "ac3",
+    "alac",
+    "amrnb",
+    "amrwb",
+    "ape",
+    "av1",
+    "avi",
+    "dca",
+    "dvvideo",
+    "eac3",
+    "ffv1",
+    "flac",
+    "flv",
+    "gif",
+    "h263",
+    "h264",
+    "hevc",
+    "libdav1d",
+    "libopus",
+    "libvorbis",
+    "libvpx",
+    "libvpx-vp9",
+    "matroska,webm",
+    "mjpeg",
+    "mov,mp4,m4a,3gp,3g2,mj2",
+    "mp2",
+    "mp3",
+    "mp3float",
+    "mpeg1video",
+    "mpeg2video",
+    "mpeg4",
+    "mpegts",
+    "msmpeg4v3",
+    "ogg",
+    "opus",
+    "png",
+    "prores",
+    "rawvideo",
+    "theora",
+    "truehd",
+    "vc1",
+    "vorbis",
+    "vp6f",
+    "vp8",
+    "vp9",
+    "wav",
+    "webp",
+    "wmav2",
+    "wmv3",
+];
+
+/// Under `-xerror` FFmpeg exits at the first error of a decoder, whose own words, one of thousands, are then the last:
+/// `[aac @ 0x55d8] channel element 0.1 is not allocated`.
+fn of_speaker(stderr: &str) -> Option<Verdict> {
+    let last = stderr.lines().rfind(|line| !line.trim().is_empty())?;
+    let (speaker, _) = last.strip_prefix('[')?.split_once(" @ 0x")?;
+    READERS.contains(&speaker).then_some(Verdict::Never(InputProblem::Corrupt))
 }
 
 fn missing_piece(stderr: &str) -> Option<Piece> {
@@ -131,6 +221,10 @@ mod tests {
             (exit_1, "Error: Cannot allocate memory", "out_of_memory", true),
             (exit_1, "Protocol 'http' not on whitelist 'file,pipe'!", "input_hostile", false),
             (exit_1, "something new", "tool_failed", true),
+            (exit_1, "[aac @ 0x55d8] channel element 0.1 is not allocated", "input_corrupt", false),
+            (exit_1, "[libx264 @ 0x55d8] something new", "tool_failed", true),
+            (exit_1, "in.mp4: corrupt input packet in stream 1", "input_truncated", false),
+            (exit_1, "Output file #0 does not contain any stream", "input_no_such_stream", false),
             (183 << 8, "", "input_corrupt", false),
             (228 << 8, "", "disk_full", true),
             (9, "", "killed", true),

@@ -23,12 +23,16 @@ pub enum Confinement {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
+    /// The process that starts it, and must not be outlived.
+    pub parent_pid: u32,
     /// What will be executed.
     pub program: PathBuf,
     /// May be read and written.
     pub scratch: Option<PathBuf>,
     /// May be read.
     pub readable: Vec<PathBuf>,
+    /// Names of the variables that the child gets to see.
+    pub variables: Vec<String>,
     pub cpu_seconds: Option<u64>,
     pub file_size_bytes: Option<u64>,
     pub address_space_bytes: Option<u64>,

@@ -1,7 +1,6 @@
 //! A child's process group, which is killed once and never after its id may belong to somebody else.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, kill_process_group, prlimit, waitid,
@@ -11,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::ToolLimits;
 
 /// A soft limit on CPU time sends SIGXCPU; this much later the kernel kills for good.
-const CPU_GRACE: Duration = Duration::from_secs(5);
+pub(crate) const CPU_GRACE_SECONDS: u64 = 5;
 
 /// Killing it is safe from any thread: the id is forgotten before the leader is reaped, and until then the kernel
 /// gives it to nobody else.
@@ -62,7 +61,7 @@ pub(super) fn limit(leader: Pid, limits: &ToolLimits) -> std::io::Result<()> {
     let cpu = limits.cpu.map(|cpu| cpu.as_secs().max(1));
     let of = |current: Option<u64>, maximum: Option<u64>| Rlimit { current, maximum };
     if let Some(seconds) = cpu {
-        prlimit(Some(leader), Resource::Cpu, of(cpu, Some(seconds + CPU_GRACE.as_secs())))?;
+        prlimit(Some(leader), Resource::Cpu, of(cpu, Some(seconds + CPU_GRACE_SECONDS)))?;
     }
     if let Some(bytes) = limits.file_size_bytes {
         prlimit(Some(leader), Resource::Fsize, of(Some(bytes), Some(bytes)))?;

@@ -17,8 +17,9 @@ use tracing::Instrument;
 
 use super::group::{self, Group, LeaderExit};
 use super::progress::{Line, Progress, ProgressParser};
+use super::spawn::{self, Anchor};
 use super::stderr::{Tail, each_line};
-use super::{Output, Program, Tool, ToolLimits, classify};
+use super::{Confinement, Output, Program, Tool, ToolLimits, classify};
 use crate::error::{At, InputProblem, Interruption, MediaError, Result};
 
 /// After a child's group is dead its pipes close at once, unless somebody left the group and holds them.
@@ -140,9 +141,11 @@ pub(super) fn start(tool: Tool, cancel: &CancellationToken) -> Result<Running> {
     let failed = |error: std::io::Error| {
         MediaError::io(step.clone(), format_args!("{program} cannot be started"), &error)
     };
-    let mut child = command.spawn().map_err(failed)?;
-    // The parent's copies of the pipe ends live in the command; a reader would never see their end.
-    drop(command);
+    let (mut child, anchor) = match confinement {
+        Confinement::Launcher { .. } => spawn::anchored(command),
+        Confinement::None => spawn::here(command),
+    }
+    .map_err(failed)?;
 
     let leader = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).ok_or_else(|| {
         MediaError::unexpected(At::new(step.clone(), "a child that was just started has no id"))
@@ -184,6 +187,7 @@ pub(super) fn start(tool: Tool, cancel: &CancellationToken) -> Result<Running> {
         program,
         step: step.clone(),
         child,
+        _anchor: anchor,
         exit,
         group: group.clone(),
         limits,
@@ -290,6 +294,7 @@ struct Watched {
     program: Program,
     step: Cow<'static, str>,
     child: Child,
+    _anchor: Anchor,
     exit: LeaderExit,
     group: Group,
     limits: ToolLimits,

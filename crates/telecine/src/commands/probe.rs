@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use anyhow::Result;
-use telecine_media::{AudioStream, Confinement, Limits, Probe, Toolbox, VideoStream};
+use telecine_media::{AudioStream, Limits, Probe, VideoStream};
 use tokio_util::sync::CancellationToken;
 
+use crate::config::Config;
 use crate::output::{Answer, Output};
+use crate::programs;
 use crate::table::{Cell, Table};
 
-pub(super) async fn run(file: &Path, output: &Output) -> Result<Answer> {
-    let toolbox = Toolbox::from_path(Confinement::None);
+pub(super) async fn run(file: &Path, config: &Config, output: &Output) -> Result<Answer> {
+    let toolbox = programs::toolbox(config);
     let cancel = CancellationToken::new();
     let probe = telecine_media::probe(&toolbox, file, &Limits::default(), &cancel).await?;
     if output.json {

@@ -44,9 +44,11 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Layer> {
 /// The same text that the variable or the flag of this key would carry. `None` when the TOML type does not fit.
 fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
     match (key, value) {
-        (Key::Database | Key::Name | Key::Log | Key::Kinds | Key::Slots, DeValue::String(text)) => {
-            Some(text.to_string())
-        }
+        (
+            Key::Database | Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox,
+            DeValue::String(text),
+        ) => Some(text.to_string()),
+        (Key::Sandbox, DeValue::Boolean(on)) => Some(if *on { "on" } else { "off" }.into()),
         (Key::Kinds, DeValue::Array(kinds)) => {
             let kinds: Option<Vec<&str>> = kinds.iter().map(|kind| kind.get_ref().as_str()).collect();
             Some(kinds?.join(","))
@@ -68,7 +70,7 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::KeepHistoryDays,
             value,
         ) => integer(value),
-        (Key::Database | Key::Name | Key::Log | Key::Kinds | Key::Slots, _) => None,
+        (Key::Database | Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox, _) => None,
     }
 }
 
@@ -83,6 +85,7 @@ fn expected(key: Key) -> &'static str {
     match key {
         Key::Database => "a text such as \"sqlite:telecine.db\"",
         Key::Name | Key::Log => "a text",
+        Key::Sandbox => "true or false",
         Key::Kinds => "a list of texts such as [\"pause\"]",
         Key::Slots => "a table such as { cpu = 2, net = 8 } or a text such as \"cpu=2,net=8\"",
         Key::Concurrency

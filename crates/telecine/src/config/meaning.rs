@@ -28,6 +28,7 @@ pub(super) fn of(typed: Layer) -> Result<Config> {
         poll_every: reader.required(Key::PollMs, milliseconds)?,
         drain_within: reader.required(Key::DrainMs, milliseconds)?,
         keep_history: reader.required(Key::KeepHistoryDays, days)?,
+        sandbox: reader.required(Key::Sandbox, on_or_off)?,
         log: reader.required(Key::Log, log)?,
         typed: typed.clone(),
     };
@@ -129,6 +130,15 @@ fn days(text: &str) -> Result<Duration> {
     let days = text.parse().ok().filter(|days| *days <= MAX_DAYS);
     days.map(|days| DAY * days)
         .ok_or_else(|| anyhow!("must be a number of days from 0 to {MAX_DAYS}, not `{text}`"))
+}
+
+fn on_or_off(text: &str) -> Result<bool> {
+    match text {
+        "on" | "true" => Ok(true),
+        "off" | "false" => Ok(false),
+        // What is mistyped must not open a sandbox.
+        _ => bail!("must be on or off, not `{text}`"),
+    }
 }
 
 /// `pretty` or `json`, a filter, or both: `json,info,telecine_queue=debug`.

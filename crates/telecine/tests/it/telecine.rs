@@ -1,5 +1,6 @@
 //! Runs the binary in a folder of its own.
 
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -25,6 +26,10 @@ impl Place {
 
     pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.folder.path().join(name), text).expect("a file can be written");
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     pub(crate) fn holds(&self, name: &str) -> bool {

@@ -1,0 +1,138 @@
+//! Files that end too soon, are two things at once, or were damaged.
+
+use std::path::PathBuf;
+
+use telecine_media::{Class, Format, sniff};
+
+use super::{code, contained, decode_all, probed, write};
+use crate::canary::Canary;
+use crate::clips::{self, AAC, AUDIO, VIDEO, X264};
+
+/// A small valid file of every format that FFmpeg reads.
+pub(super) fn of_every_format() -> Vec<PathBuf> {
+    let short_video = ["-f", "lavfi", "-i", "testsrc2=size=160x90:rate=25:duration=1"];
+    let short_audio = ["-f", "lavfi", "-i", "sine=440:sample_rate=44100:duration=1"];
+    let both = [&short_video[..], &short_audio, X264, AAC].concat();
+    let one = [&short_video[..], &["-frames:v", "1"]].concat();
+    let webm = [&short_video[..], &["-c:v", "libvpx", "-deadline", "realtime"]].concat();
+    let mut files = vec![
+        clips::clip("s_fast.mp4", &[&both[..], &["-movflags", "+faststart"]].concat()),
+        clips::clip("s_frag.mp4", &[&both[..], &["-movflags", "+frag_keyframe+empty_moov"]].concat()),
+        clips::clip("s.webm", &webm),
+    ];
+    files.extend(["s.mp4", "s.mov", "s.mkv", "s.avi", "s.ts", "s.flv"].map(|name| clips::clip(name, &both)));
+    files.extend(
+        ["s.ogg", "s.wav", "s.mp3", "s.flac", "s.aac", "s.m4a"].map(|name| clips::clip(name, &short_audio)),
+    );
+    files.extend(["s.jpg", "s.png", "s.webp"].map(|name| clips::clip(name, &one)));
+    files.push(clips::clip("s.gif", &[&short_video[..], &["-frames:v", "5"]].concat()));
+    files
+}
+
+#[tokio::test]
+async fn a_file_cut_at_every_tenth_is_refused_or_contained() {
+    let (folder, canary) = (tempfile::tempdir().unwrap(), Canary::new());
+    for whole_path in of_every_format() {
+        let name = whole_path.file_name().unwrap().to_str().unwrap().to_owned();
+        let whole = std::fs::read(&whole_path).unwrap();
+        assert_eq!(contained(&whole_path).await, ["ok", "ok"], "{name}");
+        for tenth in 0..10 {
+            let path = write(folder.path(), &format!("{tenth}_{name}"), &whole[..whole.len() * tenth / 10]);
+
+            let [probed, _] = contained(&path).await;
+
+            if tenth == 0 {
+                assert_eq!(probed, "input_empty", "{name}");
+            }
+        }
+    }
+    canary.assert_untouched();
+}
+
+/// Nothing short of a whole file passes a decode that lets nothing pass.
+#[tokio::test]
+async fn half_a_film_is_truncated_and_never_a_short_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let both = [VIDEO, AUDIO, X264, AAC].concat();
+    let late = clips::plain();
+    let early = clips::clip("early.mp4", &[&both[..], &["-movflags", "+faststart"]].concat());
+    for (n, whole) in [late, early].into_iter().enumerate() {
+        let whole = std::fs::read(whole).unwrap();
+        for tenth in 3..10 {
+            let path = write(folder.path(), &format!("{n}_{tenth}.mp4"), &whole[..whole.len() * tenth / 10]);
+            let decoded = code(&decode_all(&path, Format::Mp4).await);
+            assert!(
+                matches!(decoded.as_str(), "input_truncated" | "input_corrupt"),
+                "{n} {tenth}: {decoded}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_and_next_to_nothing_is_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    for (bytes, expected) in [
+        (vec![], "input_empty"),
+        (vec![0], "input_unrecognised"),
+        (vec![0; 100_000], "input_unrecognised"),
+        (vec![0xff; 100_000], "input_unrecognised"),
+        (b"hello".to_vec(), "input_unrecognised"),
+        (b"RIFF".to_vec(), "input_unrecognised"),
+        (b"\0\0\0\x18ftyp".to_vec(), "input_corrupt"),
+    ] {
+        let path = write(folder.path(), "x", &bytes);
+        assert_eq!(code(&probed(&path).await), expected, "{:?}", &bytes[..bytes.len().min(12)]);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_two_things_is_treated_as_the_one_it_begins_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let mp4 = std::fs::read(clips::plain()).unwrap();
+    let gif = std::fs::read(clips::clip("c.gif", &[VIDEO, &["-frames:v", "1"]].concat())).unwrap();
+    let jpeg = std::fs::read(clips::clip("c.jpg", &[VIDEO, &["-frames:v", "1"]].concat())).unwrap();
+    let zip = b"PK\x03\x04\x0a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0aPK\x05\x06\0\0\0\0\x01\0\x01\0\x2f\0\0\0\x1f\0\0\0\0\0";
+    // `GIF89a/*` opens a comment of JavaScript, in which the picture hides: 0x2a2f pixels wide.
+    let script = b"GIF89a/*\x2f\0\x80\0\0\0\0\0\xff\xff\xff*/=1;alert(document.cookie)//;";
+    let html = b"<!doctype html><script>alert(1)</script>";
+
+    for (name, bytes, class, expected) in [
+        ("mp4_zip.mp4", [&mp4[..], zip].concat(), Some(Class::Video), "ok"),
+        ("zip_mp4.mp4", [&zip[..], &mp4].concat(), None, "input_unsupported"),
+        ("jpeg_zip.jpg", [&jpeg[..], zip].concat(), Some(Class::Image), "ok"),
+        ("gif_html.gif", [&gif[..], html].concat(), Some(Class::Image), "ok"),
+        ("html_gif.gif", [&html[..], &gif].concat(), None, "input_unsupported"),
+        ("gif_js.gif", script.to_vec(), Some(Class::Image), ""),
+        ("pdf_mp4.mp4", [b"%PDF-1.4\n", &mp4[..]].concat(), None, "input_unsupported"),
+        ("script_mp4.mp4", [b"#!/bin/sh\n", &mp4[..]].concat(), None, "input_unsupported"),
+        ("exe_mp4.mp4", [b"\x7fELF", &mp4[..]].concat(), None, "input_unsupported"),
+    ] {
+        let path = write(folder.path(), name, &bytes);
+        assert_eq!(sniff(&bytes).ok().map(Format::class), class, "{name}");
+        let [probed, _] = contained(&path).await;
+        assert!(probed.starts_with(expected), "{name}: {probed}");
+    }
+}
+
+#[tokio::test]
+async fn damaged_samples_are_contained() {
+    let (folder, canary) = (tempfile::tempdir().unwrap(), Canary::new());
+    let plain = std::fs::read(clips::plain()).unwrap();
+    let start = plain.windows(4).position(|window| window == b"mdat").unwrap() + 4;
+    let end = plain.windows(4).position(|window| window == b"moov").unwrap() - 4;
+    let mut random = super::mutants::Random::new(4);
+    for (n, damage) in [1, 3, 10, 100, 1_000].into_iter().enumerate() {
+        let mut bytes = plain.clone();
+        for _ in 0..damage {
+            let at = start + random.below(end - start);
+            bytes[at] ^= 1 << random.below(8);
+        }
+        let path = write(folder.path(), &format!("nal_{n}.mp4"), bytes);
+
+        let [probed, _] = contained(&path).await;
+
+        assert_eq!(probed, "ok", "the headers are whole");
+    }
+    canary.assert_untouched();
+}

@@ -1,0 +1,69 @@
+//! Cores, memory, space.
+
+use std::path::Path;
+
+use rustix::fs::statvfs;
+
+use super::Check;
+
+const GIB: u64 = 1 << 30;
+/// Of memory that is free to use: one 1080p ladder takes about half of it.
+const MEMORY_WANTED: u64 = GIB;
+const SCRATCH_WANTED: u64 = 10 * GIB;
+
+pub(super) fn checks() -> Vec<Check> {
+    vec![cores(), memory(), scratch(&std::env::temp_dir())]
+}
+
+fn cores() -> Check {
+    match std::thread::available_parallelism() {
+        Ok(cores) => Check::ok("cores", format!("{cores} for this process")),
+        Err(error) => {
+            Check::warn("cores", error.to_string(), "set slots explicitly: `telecine worker --slots cpu=N`")
+        }
+    }
+}
+
+fn memory() -> Check {
+    let Some((available, total)) = memory_bytes() else {
+        return Check::warn("memory", "/proc/meminfo does not say", "mount /proc");
+    };
+    let detail = format!("{} available of {}", gib(available), gib(total));
+    if available < MEMORY_WANTED {
+        return Check::warn("memory", detail, "use fewer slots, or a machine with more memory");
+    }
+    Check::ok("memory", detail)
+}
+
+fn memory_bytes() -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let of = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
+    };
+    Some((of("MemAvailable:")?, of("MemTotal:")?))
+}
+
+fn scratch(folder: &Path) -> Check {
+    let stat = match statvfs(folder) {
+        Ok(stat) => stat,
+        Err(error) => {
+            return Check::fail(
+                "scratch",
+                format!("{}: {error}", folder.display()),
+                "set TMPDIR to a folder that exists",
+            );
+        }
+    };
+    let (free, total) = (stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize);
+    let detail = format!("{} free of {} in {}", gib(free), gib(total), folder.display());
+    // A tenth is kept free: file systems that are full to the brim are slow, and others write there too.
+    if free < SCRATCH_WANTED || free < total / 10 {
+        return Check::warn("scratch", detail, "free some space, or set TMPDIR to a larger disk");
+    }
+    Check::ok("scratch", detail)
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / GIB as f64)
+}

@@ -1,0 +1,119 @@
+//! Commands that run FFmpeg: in the sandbox unless somebody says otherwise.
+
+use std::process::Command;
+
+use crate::telecine::Place;
+
+fn with_clip() -> Place {
+    let place = Place::new();
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=1"]);
+    let done = ffmpeg.args(["-c:v", "mpeg4", "-y"]).arg(place.path("clip.mp4")).status();
+    assert!(done.expect("ffmpeg is installed (make setup)").success());
+    place
+}
+
+#[test]
+fn the_doctor_finds_a_sandbox_that_holds() {
+    let place = Place::new();
+
+    let found = place.json(&["doctor"]);
+
+    let checks = found["checks"].as_array().expect("a list");
+    let check = |name: &str| checks.iter().find(|check| check["name"] == name).expect(name);
+    assert_eq!(check("sandbox")["state"], "ok", "{found}");
+    for name in ["ffmpeg", "ffprobe", "vips", "codecs needed", "landlock", "seccomp", "configuration"] {
+        assert_ne!(check(name)["state"], "fail", "{found}");
+    }
+    assert!(check("sandbox")["detail"].as_str().is_some_and(|detail| detail.contains("connect over TCP")));
+    assert_eq!(check("database")["state"], "warn", "a new place has no database: {found}");
+    assert!(!place.holds("telecine.db"), "looking must not make one");
+}
+
+#[test]
+fn the_doctor_works_on_a_broken_configuration_and_answers_no() {
+    let place = Place::new();
+    place.write("telecine.toml", "lease_ms = \"soon\"");
+
+    let found = place.run(&["doctor"]);
+
+    assert_eq!(found.code, Some(1), "{found:?}");
+    assert!(found.stdout.contains("telecine.toml:1:1"), "{found:?}");
+    assert!(found.stderr.contains("fail configuration: correct it"), "{found:?}");
+}
+
+#[test]
+fn the_doctor_says_what_is_missing_and_how_to_get_it() {
+    let place = Place::new();
+
+    let mut command = place.command(&["doctor"]);
+    let found: crate::telecine::Ended =
+        command.env("PATH", "/nonexistent").output().expect("it starts").into();
+
+    assert_eq!(found.code, Some(1), "{found:?}");
+    assert!(found.stderr.contains("fail ffmpeg: install it"), "{found:?}");
+    assert!(found.stderr.contains("warn vips: install it"), "{found:?}");
+}
+
+#[test]
+fn the_doctor_says_that_a_database_cannot_be_reached() {
+    let place = Place::new();
+
+    let found = place.run(&["doctor", "--database", "postgres://nobody@127.0.0.1:1/none"]);
+
+    assert_eq!(found.code, Some(1), "{found:?}");
+    assert!(found.stderr.contains("fail database: check that it is up"), "{found:?}");
+}
+
+#[test]
+fn a_probe_is_confined_and_says_nothing_about_it() {
+    let place = with_clip();
+
+    let probed = place.run(&["probe", "clip.mp4"]);
+
+    assert_eq!((probed.code, probed.stderr.as_str()), (Some(0), ""), "{probed:?}");
+    assert!(probed.stdout.contains("320x180"), "{probed:?}");
+}
+
+#[test]
+fn leaving_the_sandbox_is_said_loudly_wherever_it_was_asked_for() {
+    let place = with_clip();
+
+    let by_flag = place.run(&["probe", "clip.mp4", "--no-sandbox"]);
+    let mut command = place.command(&["probe", "clip.mp4"]);
+    let by_variable: crate::telecine::Ended =
+        command.env("TELECINE_SANDBOX", "off").output().expect("it starts").into();
+    place.write("telecine.toml", "sandbox = false");
+    let by_file = place.run(&["probe", "clip.mp4"]);
+    let doctor = place.run(&["doctor"]);
+
+    for (ended, origin) in
+        [(by_flag, "--no-sandbox"), (by_variable, "TELECINE_SANDBOX"), (by_file, "telecine.toml:1:1")]
+    {
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stderr.contains(&format!("WARNING: the sandbox is off ({origin})")), "{ended:?}");
+    }
+    assert!(doctor.stderr.contains("warn sandbox: leave out --no-sandbox"), "{doctor:?}");
+}
+
+#[test]
+fn a_mistyped_wish_does_not_open_the_sandbox() {
+    let place = with_clip();
+    place.write("telecine.toml", "sandbox = \"of\"");
+
+    let refused = place.run(&["probe", "clip.mp4"]);
+
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("must be on or off"), "{refused:?}");
+}
+
+#[test]
+fn a_playlist_named_as_a_film_is_refused() {
+    let place = Place::new();
+    place.write("film.mp4", "#EXTM3U\n#EXTINF:1,\n/etc/passwd\n");
+
+    let refused = place.run(&["probe", "film.mp4"]);
+
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("names other files"), "{refused:?}");
+}
