@@ -24,16 +24,27 @@
 
 mod capability;
 mod error;
+mod isobmff;
 mod limits;
+mod playlist;
 mod probe;
 mod rational;
 mod recipe;
 mod sniff;
+mod soundtrack;
 mod tool;
 
 pub use capability::{Capabilities, Piece};
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
+pub use isobmff::{
+    InitSegment, IsobmffError, MediaSegment, Mp4Summary, Sample, Track, TrackKind, mp4_summary, read_init,
+    read_segment,
+};
 pub use limits::Limits;
+pub use playlist::{
+    AudioGroup, AudioRendition, Bandwidth, GrowingPlaylist, MediaFacts, Presentation, SegmentFact, Variant,
+    VideoRendition, hls_planned_master,
+};
 pub use probe::{
     AudioStream, Chapter, ColourRange, HdrKind, Probe, Rotation, Size, VideoStream, probe, probe_as,
 };
@@ -44,6 +55,7 @@ pub use recipe::{
     StoryboardSpec, Trim, VideoCodec, VideoSpec, Watermark, WatermarkCorner,
 };
 pub use sniff::{Class, Format, SNIFF_BYTES, sniff, sniff_file};
+pub use soundtrack::{Channels, LoudnessMeasure, Soundtrack, SoundtrackSpec, make_soundtrack};
 pub use tool::{
     Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, Tool, ToolLimits,
     Toolbox,

@@ -4,6 +4,8 @@
 
 mod capability;
 mod clips;
+mod film;
+mod isobmff;
 mod probe;
 mod recipe;
 mod sniff;
