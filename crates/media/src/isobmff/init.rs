@@ -135,8 +135,21 @@ fn kind(codec: &Codec) -> Option<TrackKind> {
         Codec::Hvc1(entry) => Some(video(&entry.visual)),
         Codec::Hev1(entry) => Some(video(&entry.visual)),
         Codec::Av01(entry) => Some(video(&entry.visual)),
-        Codec::Mp4a(entry) => Some(audio(&entry.audio, 0)),
-        Codec::Opus(entry) => Some(audio(&entry.audio, entry.dops.pre_skip.into())),
+        Codec::Mp4a(entry) => {
+            let specific = entry.esds.es_desc.dec_config.dec_specific.as_ref();
+            // FFmpeg states two channels in the sample entry whatever there are.
+            let channels = match specific.map_or(0, |specific| specific.chan_conf) {
+                0 => entry.audio.channel_count,
+                7 => 8,
+                channels => channels.into(),
+            };
+            Some(audio(&mp4_atom::Audio { channel_count: channels, ..entry.audio.clone() }, 0))
+        }
+        Codec::Opus(entry) => {
+            let channels = entry.dops.output_channel_count.into();
+            let pre_skip = entry.dops.pre_skip.into();
+            Some(audio(&mp4_atom::Audio { channel_count: channels, ..entry.audio.clone() }, pre_skip))
+        }
         Codec::Flac(entry) => Some(audio(&entry.audio, 0)),
         _ => None,
     }

@@ -10,6 +10,7 @@ use super::{Channels, SAMPLE_RATE, STEP, SoundtrackSpec};
 use crate::error::{At, MediaError, Result};
 use crate::probe::{file_url, input_args};
 use crate::recipe::{AudioCodec, Loudness};
+use crate::sniff::Format;
 use crate::tool::{Output, Program, Progress, Running, Tool, ToolLimits, Toolbox};
 
 /// The film's zero in the uncut file: one second, so that the frame before it has a time of its own.
@@ -54,7 +55,7 @@ pub(super) async fn encode(
         .args(["-output_ts_offset", "1", "-avoid_negative_ts", "disabled", "-f", "mp4"])
         .args(["-movflags", "+cmaf+empty_moov+frag_discont", "-frag_duration", "4000000", "-y"])
         .arg(file_url(&whole));
-    let metered = metered(tool, on_progress, cancel).await?;
+    let metered = metered(spec.keeping_the_clock(tool), on_progress, cancel).await?;
     let channels = u64::from(spec.channel_count());
     let (samples, source_loudness) = match source {
         Some(source) => (source.samples, source.loudness),
@@ -88,7 +89,7 @@ async fn measure(
         "null",
         "-",
     ]);
-    metered(tool, &|_| {}, cancel).await
+    metered(spec.keeping_the_clock(tool), &|_| {}, cancel).await
 }
 
 /// The meter speaks at the level of information.
@@ -156,6 +157,17 @@ impl SoundtrackSpec<'_> {
         ))
     }
 
+    /// In formats whose clocks may jump, FFmpeg counts from the earliest stream that is used (5.1 and since), which would
+    /// move sound that begins late to the film's zero. So the picture is used too, for nothing.
+    fn keeping_the_clock(&self, tool: Tool) -> Tool {
+        match self.probe.format {
+            Format::MpegTs | Format::Ogg if !self.probe.video_streams.is_empty() => {
+                tool.args(["-map", "0:v?", "-c:v", "copy", "-f", "null", "-"])
+            }
+            _ => tool,
+        }
+    }
+
     /// Only what every player's decoder knows by number.
     fn layout(&self) -> &'static str {
         match self.channel_count() {
@@ -188,7 +200,6 @@ impl SoundtrackSpec<'_> {
             // A little more than needed: the graph cuts to the sample.
             .args(["-t", &format!("{}us", (duration + Duration::from_secs(1)).as_micros())])
             .args(input_args(&source, self.probe.format, self.limits)?)
-            .args(["-vn", "-sn", "-dn"])
             .readable(&source)
             .scratch(self.folder)
             .stdout(Output::Progress)

@@ -9,4 +9,5 @@ mod isobmff;
 mod probe;
 mod recipe;
 mod sniff;
+mod soundtrack;
 mod tool;
