@@ -6,6 +6,7 @@ mod capability;
 mod clips;
 mod film;
 mod isobmff;
+mod playlist;
 mod probe;
 mod recipe;
 mod sniff;

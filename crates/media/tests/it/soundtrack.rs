@@ -61,7 +61,8 @@ fn tone(name: &str, picture: &[&str], sound: &[&str]) -> PathBuf {
     let source = "aevalsrc=0.5*sin(440*2*PI*t)|0.5*sin(440*2*PI*t):s=48000:d=5:c=stereo";
     let sound = [sound, &["-f", "lavfi", "-i", source]].concat();
     // An MP4's edits are in milliseconds otherwise, which is sixteen samples of error.
-    let exact_clock: &[&str] = if name.ends_with("mp4") { &["-movie_timescale", "48000", "-vsync", "vfr"] } else { &[] };
+    let exact_clock: &[&str] =
+        if name.ends_with("mp4") { &["-movie_timescale", "48000", "-vsync", "vfr"] } else { &[] };
     clips::clip(name, &[&picture, &sound, X264, &["-c:a", "aac", "-b:a", "256k"], exact_clock].concat())
 }
 
