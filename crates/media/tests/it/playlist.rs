@@ -316,12 +316,30 @@ async fn a_player_decodes_every_frame_through_the_manifests() {
     let expected = [format!("audio,2,{audio_frames}"), "video,160,125".into(), "video,320,125".into()];
 
     assert_eq!(played(&folder.path().join("master.m3u8"), ""), expected);
-    assert_eq!(played(&folder.path().join("180p-keyframes.m3u8"), ""), ["video,320,3"]);
     // FFmpeg's reader of manifests ends with the first stream that ends: one at a time, then.
     let manifest = folder.path().join("manifest.mpd");
     let each: Vec<String> =
         ["a:0", "v:0", "v:1"].iter().flat_map(|stream| played(&manifest, stream)).collect();
     assert_eq!(each, expected);
+}
+
+#[test]
+fn a_key_frames_range_holds_all_of_its_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let rungs = film::two_rungs(folder.path());
+    let picture = |bytes: Vec<u8>| {
+        let path = folder.path().join("picture.mp4");
+        std::fs::write(&path, [std::fs::read(&rungs[0].init).unwrap(), bytes].concat()).unwrap();
+        let args = ["-v", "fatal", "-i", path.to_str().unwrap(), "-frames:v", "1", "-f", "md5", "-"];
+        film::lines_of("ffmpeg", &args)
+    };
+
+    for (path, fact) in rungs[0].segments.iter().zip(rungs[0].facts().segments) {
+        let segment = std::fs::read(path).unwrap();
+        let range = segment[..fact.keyframe_bytes.unwrap() as usize].to_vec();
+        assert!(range.len() < segment.len() / 2);
+        assert_eq!(picture(range), picture(segment));
+    }
 }
 
 /// What of Apple's authoring rules can be seen without a device.
