@@ -33,6 +33,7 @@ mod recipe;
 mod sniff;
 mod soundtrack;
 mod tool;
+mod verify;
 
 pub use capability::{Capabilities, Piece};
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
@@ -60,3 +61,4 @@ pub use tool::{
     Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, Tool, ToolLimits,
     Toolbox,
 };
+pub use verify::{MadeRendition, Promise, PromisedRung, Verified, VerifiedFile, VerifiedRendition, verify};

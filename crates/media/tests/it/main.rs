@@ -12,3 +12,4 @@ mod recipe;
 mod sniff;
 mod soundtrack;
 mod tool;
+mod verify;
