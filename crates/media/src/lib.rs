@@ -28,8 +28,10 @@ mod isobmff;
 mod limits;
 mod playlist;
 mod probe;
+mod progressive;
 mod rational;
 mod recipe;
+mod remux;
 mod sniff;
 mod soundtrack;
 mod tool;
@@ -49,12 +51,14 @@ pub use playlist::{
 pub use probe::{
     AudioStream, Chapter, ColourRange, HdrKind, Probe, Rotation, Size, VideoStream, probe, probe_as,
 };
+pub use progressive::{Progressive, ProgressiveSpec, progressive_from_segments, progressive_from_source};
 pub use rational::Rational;
 pub use recipe::{
     Animation, AudioCodec, AudioFormat, AudioSpec, Fit, FramesSpec, Hardware, ImageFormat, ImageSpec,
     ImageVariant, Ladder, Loudness, Packaging, PicturesSpec, PosterSpec, Preset, PreviewSpec, Recipe,
     StoryboardSpec, Trim, VideoCodec, VideoSpec, Watermark, WatermarkCorner,
 };
+pub use remux::{Remux, RemuxSpec, Remuxed, copy_obstacle, remux_to_mp4, remux_to_segments};
 pub use sniff::{Class, Format, SNIFF_BYTES, sniff, sniff_file};
 pub use soundtrack::{Channels, LoudnessMeasure, Soundtrack, SoundtrackSpec, make_soundtrack};
 pub use tool::{

@@ -97,6 +97,7 @@ pub async fn make_soundtrack(
         whole_zero: encode::WHOLE_OFFSET_TICKS,
         offset_ticks: spec.ticks(spec.offset)?,
         boundaries: spec.boundaries.iter().map(|at| spec.ticks(*at)).collect::<Result<_>>()?,
+        frame_ticks: None,
         folder: spec.folder.to_owned(),
         name: "audio".to_owned(),
     };
@@ -115,7 +116,8 @@ pub async fn make_soundtrack(
     })
 }
 
-pub(crate) use cut::{Cut, CutAudio};
+pub(crate) use cut::Cut;
+pub(crate) use encode::watched;
 
 impl SoundtrackSpec<'_> {
     fn check(&self) -> Result<()> {

@@ -17,6 +17,8 @@ pub(crate) struct Cut {
     pub(crate) offset_ticks: i64,
     /// Where segments begin, counted from the film's zero, without the first.
     pub(crate) boundaries: Vec<i64>,
+    /// How long every frame really is, where the times of the whole file are rounded to a container's milliseconds.
+    pub(crate) frame_ticks: Option<u32>,
     pub(crate) folder: PathBuf,
     pub(crate) name: String,
 }
@@ -27,6 +29,8 @@ pub(crate) struct CutAudio {
     pub(crate) segments: Vec<PathBuf>,
     pub(crate) facts: Vec<SegmentFact>,
     pub(crate) track: Track,
+    /// How far a frame was from where the frames before it put it, at worst: a gap, or rounding.
+    pub(crate) worst_gap_ticks: u64,
 }
 
 /// A frame with its start, counted from the film's zero.
@@ -50,15 +54,20 @@ impl Cut {
         let init = self.folder.join(format!("{}-init.mp4", self.name));
         write(&init, reader.init_bytes())?;
 
-        let mut made = CutAudio { init, segments: Vec::new(), facts: Vec::new(), track };
+        let mut made = CutAudio { init, segments: Vec::new(), facts: Vec::new(), track, worst_gap_ticks: 0 };
         let mut frames: Vec<Frame> = Vec::new();
+        let mut expected: Option<i64> = None;
         while let Some(fragment) = reader.next().map_err(unreadable)? {
             for sample in &fragment.segment.samples {
+                let stated = sample.decode_time.cast_signed() - self.whole_zero;
                 let frame = Frame {
-                    start: sample.decode_time.cast_signed() - self.whole_zero,
-                    duration: sample.duration,
+                    start: expected.filter(|_| self.frame_ticks.is_some()).unwrap_or(stated),
+                    duration: self.frame_ticks.unwrap_or(sample.duration),
                     data: fragment.bytes[sample.data.clone()].to_vec(),
                 };
+                let gap = expected.map_or(0, |expected| expected.abs_diff(stated));
+                made.worst_gap_ticks = made.worst_gap_ticks.max(gap);
+                expected = Some(frame.start + i64::from(frame.duration));
                 // A segment is not closed by its last frame but by the first of the next, so that one frame can be
                 // left for a last segment that is shorter than a frame.
                 while made.segments.len() < self.boundaries.len()

@@ -103,10 +103,24 @@ pub(crate) fn atoms(bytes: &[u8]) -> Vec<(String, usize)> {
 pub(crate) const H264: &[&str] =
     &["-c:v", "libx264", "-preset", "veryfast", "-bf", "2", "-sc_threshold", "0", "-flags", "+cgop"];
 
-/// Two rungs of 25 fps in segments of 2, 2 and 1 s.
+/// Two rungs of 25 fps in segments of 2, 2 and 1 s; copies of what is made once.
 pub(crate) fn two_rungs(folder: &Path) -> Vec<Rung> {
-    let shape = |size| Shape { size, rate: "25", frames: 125, gop: 50 };
-    vec![rung(folder, "180p", shape("320x180"), H264), rung(folder, "90p", shape("160x90"), H264)]
+    let made = clips::made("two_rungs", |path| {
+        std::fs::create_dir_all(path).unwrap();
+        let shape = |size| Shape { size, rate: "25", frames: 125, gop: 50 };
+        rung(path, "180p", shape("320x180"), H264);
+        rung(path, "90p", shape("160x90"), H264);
+    });
+    let copy = |name: String| {
+        std::fs::copy(made.join(&name), folder.join(&name)).unwrap();
+        folder.join(name)
+    };
+    let rung = |name: &str| Rung {
+        name: name.to_owned(),
+        init: copy(format!("{name}-init.mp4")),
+        segments: (0..3).map(|number| copy(format!("{name}-{number:05}.m4s"))).collect(),
+    };
+    vec![rung("180p"), rung("90p")]
 }
 
 pub(crate) fn presentation(rungs: &[Rung], rate: &str) -> Presentation {
