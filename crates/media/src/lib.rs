@@ -16,6 +16,8 @@
 //! - [`probe`] describes a file; [`Limits`] refuses what would cost too much, before anything is decoded.
 //! - [`Capabilities`] says what the installed programs can do; what is missing is named before work begins.
 //! - [`Recipe`] is what a caller asks for.
+//! - [`make_soundtrack`] makes the sound of a film, [`remux_to_segments`] copies what already fits.
+//! - [`verify()`] proves what was made, and a [`Presentation`] of it writes the manifests.
 //!
 //! This crate will never know a database, the network, or what a job is. It has no global state: a [`Toolbox`] is a value.
 

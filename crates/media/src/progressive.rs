@@ -84,7 +84,7 @@ pub async fn progressive_from_segments(
         .args(["-c", "copy", "-bitexact", "-output_ts_offset", &format!("-{offset_us}us")])
         .args(["-movflags", "+faststart", "-f", "mp4", "-y"])
         .arg(file_url(&output))
-        .scratch(folder)
+        .scratch(absolute(folder, "")?)
         .stdout(Output::Progress)
         .limits(ToolLimits { wall: Duration::from_secs(3600), ..ToolLimits::for_media(Duration::ZERO) });
     let frames = tool.start(cancel)?.finish().await?.progress.frame;
@@ -145,7 +145,7 @@ impl ProgressiveSpec<'_> {
             .args(["-movflags", "+faststart", "-f", "mp4", "-y"])
             .arg(file_url(&absolute(self.folder, "film.mp4")?))
             .readable(&source)
-            .scratch(self.folder)
+            .scratch(absolute(self.folder, "")?)
             .stdout(Output::Progress)
             .limits(ToolLimits::for_media(duration)))
     }

@@ -233,12 +233,14 @@ impl RemuxSpec<'_> {
     fn tool(&self, toolbox: &Toolbox) -> Result<Tool> {
         let source = std::path::absolute(self.source)
             .map_err(|error| MediaError::io(STEP, "the input has no path", &error))?;
+        let folder = std::path::absolute(self.folder)
+            .map_err(|error| MediaError::io(STEP, "the folder has no path", &error))?;
         let limits = ToolLimits::for_media(self.probe.duration().unwrap_or_default());
         Ok(toolbox
             .tool(Program::Ffmpeg, STEP)?
             .args(input_args(&source, self.probe.format, self.limits)?)
             .readable(&source)
-            .scratch(self.folder)
+            .scratch(folder)
             .stdout(Output::Progress)
             .limits(limits))
     }

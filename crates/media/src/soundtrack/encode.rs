@@ -189,6 +189,8 @@ impl SoundtrackSpec<'_> {
     fn tool(&self, toolbox: &Toolbox) -> Result<Tool> {
         let source = std::path::absolute(self.source)
             .map_err(|error| MediaError::io(STEP, "the input has no path", &error))?;
+        let folder = std::path::absolute(self.folder)
+            .map_err(|error| MediaError::io(STEP, "the folder has no path", &error))?;
         let mut tool = toolbox.tool(Program::Ffmpeg, STEP)?.args(["-v", "info"]);
         if self.zero_us > 0 {
             tool = tool.args(["-ss", &format!("{}us", self.zero_us)]);
@@ -201,7 +203,7 @@ impl SoundtrackSpec<'_> {
             .args(["-t", &format!("{}us", (duration + Duration::from_secs(1)).as_micros())])
             .args(input_args(&source, self.probe.format, self.limits)?)
             .readable(&source)
-            .scratch(self.folder)
+            .scratch(folder)
             .stdout(Output::Progress)
             .limits(ToolLimits::for_media(duration)))
     }

@@ -155,6 +155,28 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_look_at_hostile_atoms_ends_and_never_panics(
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..12),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hostile.mp4");
+        let mut bytes = std::fs::read(faststart()).unwrap();
+        // The index is at the start; behind it is media, which is not looked at.
+        let (_, media) = film::atoms(&bytes).into_iter().find(|(kind, _)| kind == "mdat").unwrap();
+        for (at, value) in &changes {
+            let at = at.index(media + 8);
+            bytes[at] = *value;
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        prop_assert!(runtime.block_on(mp4_summary(&path)).is_ok());
+    }
+}
+
 /// An init segment and a media segment, made once.
 fn samples() -> (Vec<u8>, Vec<u8>) {
     let marker = clips::made("fuzzed", |path| {

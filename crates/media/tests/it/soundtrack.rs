@@ -199,6 +199,24 @@ async fn loudness_is_always_measured_and_changed_only_when_asked() {
 }
 
 #[tokio::test]
+async fn peaks_that_leave_no_room_for_a_gain_move_neither_the_length_nor_the_ceiling() {
+    let folder = tempfile::tempdir().unwrap();
+    // A quiet tone with a click of nearly full scale every second.
+    let clicks = "0.01*sin(1000*2*PI*t)+0.9*lt(mod(t+0.5\\,1)\\,0.001)";
+    let peaky = loud("peaky.m4a", clicks);
+    let wish = Wish { loudness: Loudness::Normalise, ..Wish::default() };
+
+    let track = made(&peaky, folder.path(), wish).await.unwrap();
+
+    let (before, after) = (track.source_loudness, track.loudness);
+    assert!(before.true_peak_dbtp.unwrap() > -3.0, "{before:?}");
+    assert!(after.integrated_lufs >= before.integrated_lufs, "{before:?} {after:?}");
+    assert!(after.true_peak_dbtp.unwrap() <= -1.0, "{after:?}");
+    let length = heard(&track, folder.path()).len();
+    assert!((5 * RATE + AAC_FRAME..5 * RATE + 3 * AAC_FRAME).contains(&length), "{length}");
+}
+
+#[tokio::test]
 async fn silence_has_no_loudness_and_is_not_amplified() {
     let folder = tempfile::tempdir().unwrap();
     let wish = Wish { loudness: Loudness::Normalise, ..Wish::default() };
