@@ -16,6 +16,8 @@
 //! - [`probe`] describes a file; [`Limits`] refuses what would cost too much, before anything is decoded.
 //! - [`Capabilities`] says what the installed programs can do; what is missing is named before work begins.
 //! - [`Recipe`] is what a caller asks for.
+//! - [`make_soundtrack`] makes the sound of a film, [`remux_to_segments`] copies what already fits.
+//! - [`verify()`] proves what was made, and a [`Presentation`] of it writes the manifests.
 //!
 //! This crate will never know a database, the network, or what a job is. It has no global state: a [`Toolbox`] is a value.
 
@@ -24,29 +26,47 @@
 
 mod capability;
 mod error;
+mod isobmff;
 mod limits;
+mod playlist;
 mod probe;
+mod progressive;
 mod rational;
 mod recipe;
+mod remux;
 pub mod sandbox;
 mod sniff;
+mod soundtrack;
 mod tool;
+mod verify;
 
 pub use capability::{Capabilities, Piece};
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
+pub use isobmff::{
+    InitSegment, IsobmffError, MediaSegment, Mp4Summary, Sample, Track, TrackKind, mp4_summary, read_init,
+    read_segment,
+};
 pub use limits::Limits;
+pub use playlist::{
+    AudioGroup, AudioRendition, Bandwidth, GrowingPlaylist, MediaFacts, Presentation, SegmentFact, Variant,
+    VideoRendition, hls_planned_master,
+};
 pub use probe::{
     AudioStream, Chapter, ColourRange, HdrKind, Probe, Rotation, Size, VideoStream, input_args, probe,
     probe_as,
 };
+pub use progressive::{Progressive, ProgressiveSpec, progressive_from_segments, progressive_from_source};
 pub use rational::Rational;
 pub use recipe::{
     Animation, AudioCodec, AudioFormat, AudioSpec, Fit, FramesSpec, Hardware, ImageFormat, ImageSpec,
     ImageVariant, Ladder, Loudness, Packaging, PicturesSpec, PosterSpec, Preset, PreviewSpec, Recipe,
     StoryboardSpec, Trim, VideoCodec, VideoSpec, Watermark, WatermarkCorner,
 };
+pub use remux::{Remux, RemuxSpec, Remuxed, copy_obstacle, remux_to_mp4, remux_to_segments};
 pub use sniff::{Class, Format, SNIFF_BYTES, sniff, sniff_file};
+pub use soundtrack::{Channels, LoudnessMeasure, Soundtrack, SoundtrackSpec, make_soundtrack};
 pub use tool::{
     Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, Tool, ToolLimits,
     Toolbox,
 };
+pub use verify::{MadeRendition, Promise, PromisedRung, Verified, VerifiedFile, VerifiedRendition, verify};

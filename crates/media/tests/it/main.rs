@@ -5,9 +5,16 @@
 mod canary;
 mod capability;
 mod clips;
+mod film;
 mod hostile;
+mod isobmff;
+mod playlist;
 mod probe;
+mod progressive;
 mod recipe;
+mod remux;
 mod sandbox;
 mod sniff;
+mod soundtrack;
 mod tool;
+mod verify;

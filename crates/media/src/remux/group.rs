@@ -1,0 +1,96 @@
+//! Fragments, one for each key frame, sorted into segments.
+
+use std::path::{Path, PathBuf};
+
+use super::STEP;
+use super::independence::is_idr;
+use crate::error::{At, MediaError, Result};
+use crate::isobmff::{FragmentReader, IsobmffError, Track, read_segment};
+use crate::playlist::SegmentFact;
+use crate::rational::Rational;
+
+/// Segments above so many times the length asked for make players wait: such a source is better encoded.
+const LONGEST_TIMES: u64 = 3;
+
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) whole: PathBuf,
+    pub(super) offset: Rational,
+    pub(super) segment_seconds: u32,
+    pub(super) folder: PathBuf,
+}
+
+#[derive(Debug)]
+pub(super) struct Grouped {
+    pub(super) init: PathBuf,
+    pub(super) segments: Vec<PathBuf>,
+    pub(super) facts: Vec<SegmentFact>,
+    pub(super) track: Track,
+    pub(super) duration_us: u64,
+}
+
+impl Group {
+    /// The inner error says why the source is unfit.
+    pub(super) async fn run(self) -> Result<Result<Grouped, String>> {
+        let grouped = tokio::task::spawn_blocking(move || self.run_blocking()).await;
+        grouped
+            .map_err(|error| MediaError::unexpected(At::new(STEP, format!("the sorting ended: {error}"))))?
+    }
+
+    fn run_blocking(self) -> Result<Result<Grouped, String>> {
+        let unreadable = |error: IsobmffError| error.of_output(STEP, "the copied picture");
+        let mut reader = FragmentReader::open(&self.whole).map_err(unreadable)?;
+        let track = reader.init().only_track().map_err(unreadable)?.clone();
+        let init = self.folder.join("video-init.mp4");
+        write(&init, reader.init_bytes())?;
+        let timescale = i64::from(track.timescale);
+        let ticks = |seconds: i64| seconds * timescale;
+        let zero = self.offset.scale(timescale).unwrap_or(0);
+        let longest = ticks(i64::from(self.segment_seconds)).unsigned_abs() * LONGEST_TIMES;
+
+        let mut made = Grouped { init, segments: Vec::new(), facts: Vec::new(), track, duration_us: 0 };
+        let mut pending: Vec<u8> = Vec::new();
+        while let Some(fragment) = reader.next().map_err(unreadable)? {
+            let first = fragment.segment.samples.first();
+            let begins_anew = first.is_some_and(|sample| {
+                let data = &fragment.bytes[sample.data.clone()];
+                sample.is_sync && is_idr(data, made.track.nal_length_bytes.unwrap_or(0))
+            });
+            let due = zero + ticks((made.segments.len() as i64 + 1) * i64::from(self.segment_seconds));
+            let start = fragment.segment.presentation_start().cast_signed();
+            if pending.is_empty() && !begins_anew {
+                return Ok(Err("it does not begin with a picture that stands alone".to_owned()));
+            }
+            if !pending.is_empty() && begins_anew && start >= due {
+                self.close(&mut made, &mut pending)?;
+            }
+            pending.extend_from_slice(&fragment.bytes);
+        }
+        self.close(&mut made, &mut pending)?;
+        if let Some(fact) = made.facts.iter().find(|fact| fact.duration_ticks > longest) {
+            let seconds = fact.duration_ticks / u64::from(made.track.timescale);
+            return Ok(Err(format!("no picture stands alone for {seconds} s at a time")));
+        }
+        let all: u64 = made.facts.iter().map(|fact| fact.duration_ticks).sum();
+        let us = u128::from(all) * 1_000_000 / u128::from(made.track.timescale);
+        made.duration_us = u64::try_from(us).unwrap_or(u64::MAX);
+        Ok(Ok(made))
+    }
+
+    fn close(&self, made: &mut Grouped, pending: &mut Vec<u8>) -> Result<()> {
+        let bytes = std::mem::take(pending);
+        let number = made.segments.len();
+        let segment = read_segment(&bytes, &made.track)
+            .map_err(|error| error.of_output(STEP, format!("segment {number}")))?;
+        let name = format!("video-{number:05}.m4s");
+        let path = self.folder.join(&name);
+        write(&path, &bytes)?;
+        made.segments.push(path);
+        made.facts.push(SegmentFact::of(name, &segment));
+        Ok(())
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    std::fs::write(path, bytes).map_err(|error| MediaError::io(STEP, "a segment cannot be written", &error))
+}

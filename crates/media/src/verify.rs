@@ -1,0 +1,331 @@
+//! Proof that what was made is what was promised, before anyone is told of it.
+//!
+//! A program's exit code is no proof: half of a file encodes "successfully". So every segment is read: its frames are
+//! counted, their times are held against the one grid over every joint, its first frame must be a key frame, all rungs
+//! must agree, the sound must be as long as the picture, the ends must decode, and every file gets its hash.
+
+mod decode;
+mod timing;
+
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{At, InputProblem, MediaError, Result};
+use crate::isobmff::{IsobmffError, MediaSegment, Mp4Summary, Track, TrackKind, read_init, read_segment};
+use crate::playlist::SegmentFact;
+use crate::rational::Rational;
+use crate::tool::Toolbox;
+
+const STEP: &str = "verify";
+/// Sound is made of frames of its own, of which one may stand out on either side.
+const SOUND_TOLERANCE_US: u64 = 100_000;
+
+/// What the plan said there would be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Promise {
+    pub rungs: Vec<PromisedRung>,
+    /// Frames of each segment, the same in every rung.
+    pub segment_frames: Vec<u32>,
+    /// `None` where frames come at no one pace, because they were copied.
+    pub frame_rate: Option<Rational>,
+    /// The constant offset of all times, in seconds.
+    pub offset: Rational,
+    pub has_audio: bool,
+    /// How many frames the end may differ by, where the source's length was an estimate.
+    pub end_tolerance_frames: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromisedRung {
+    pub name: String,
+    pub width: u32,
+    pub height: u32,
+}
+
+/// A rendition as it lies on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeRendition {
+    pub name: String,
+    pub init: PathBuf,
+    pub segments: Vec<PathBuf>,
+}
+
+/// What was found, all of it as promised.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verified {
+    pub video: Vec<VerifiedRendition>,
+    pub audio: Option<VerifiedRendition>,
+    /// Of the picture; of the sound, where there is no picture.
+    pub duration_us: u64,
+    pub frames: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct VerifiedRendition {
+    pub name: String,
+    pub track: Track,
+    pub init: VerifiedFile,
+    pub segments: Vec<VerifiedFile>,
+    /// With the files' names as addresses.
+    pub facts: Vec<SegmentFact>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifiedFile {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// In lowercase hex.
+    pub sha256: String,
+}
+
+/// Checks everything that a film consists of. `source` is the look at the source's atoms, where it has atoms.
+pub async fn verify(
+    toolbox: &Toolbox,
+    promise: &Promise,
+    video: &[MadeRendition],
+    audio: Option<&MadeRendition>,
+    source: Option<&Mp4Summary>,
+    cancel: &CancellationToken,
+) -> Result<Verified> {
+    source.map_or(Ok(()), Mp4Summary::require_whole)?;
+    let mut rungs = Vec::with_capacity(video.len());
+    for made in video {
+        rungs.push(Examined::read(made).await?);
+    }
+    let sound = match audio {
+        Some(made) => Some(Examined::read(made).await?),
+        None => None,
+    };
+    promise.check_presence(&rungs, sound.as_ref())?;
+    promise.check_frames(&rungs)?;
+    for rung in &rungs {
+        promise.check_size(rung)?;
+        rung.require_keyframes()?;
+        timing::check(promise, rung)?;
+    }
+    let duration_us = rungs.first().or(sound.as_ref()).map_or(0, Examined::duration_us);
+    if let Some(sound) = &sound {
+        sound.require_continuity()?;
+        check_sound(sound, &rungs, duration_us, promise.offset)?;
+    }
+    for rendition in rungs.iter().chain(&sound) {
+        decode::check_ends(toolbox, rendition, cancel).await?;
+    }
+    Ok(Verified {
+        frames: rungs.first().map_or(0, Examined::frames),
+        video: rungs.into_iter().map(|rung| rung.verified).collect(),
+        audio: sound.map(|sound| sound.verified),
+        duration_us,
+    })
+}
+
+/// A rendition that was read.
+#[derive(Debug)]
+struct Examined {
+    verified: VerifiedRendition,
+    segments: Vec<MediaSegment>,
+}
+
+impl Examined {
+    async fn read(made: &MadeRendition) -> Result<Self> {
+        let made = made.clone();
+        let read = tokio::task::spawn_blocking(move || Self::read_blocking(&made)).await;
+        read.map_err(|error| wrong(format!("the reading of segments ended: {error}")))?
+    }
+
+    fn read_blocking(made: &MadeRendition) -> Result<Self> {
+        let (init, bytes) = hashed(&made.init)?;
+        let unlike = |error: IsobmffError| error.of_output(STEP, format!("{}: init segment", made.name));
+        let track = read_init(&bytes).map_err(unlike)?.only_track().map_err(unlike)?.clone();
+        let mut examined = Self {
+            verified: VerifiedRendition {
+                name: made.name.clone(),
+                track,
+                init,
+                segments: Vec::new(),
+                facts: Vec::new(),
+            },
+            segments: Vec::new(),
+        };
+        for (number, path) in made.segments.iter().enumerate() {
+            let (file, bytes) = hashed(path)?;
+            let what = || format!("{}: segment {number}", made.name);
+            let segment = read_segment(&bytes, &examined.verified.track)
+                .map_err(|error| error.of_output(STEP, what()))?;
+            let uri = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            examined.verified.facts.push(SegmentFact::of(uri, &segment));
+            examined.verified.segments.push(file);
+            examined.segments.push(segment);
+        }
+        Ok(examined)
+    }
+
+    fn name(&self) -> &str {
+        &self.verified.name
+    }
+
+    fn frames(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.samples.len() as u64).sum()
+    }
+
+    fn segment_frames(&self) -> Vec<u64> {
+        self.segments.iter().map(|segment| segment.samples.len() as u64).collect()
+    }
+
+    fn duration_us(&self) -> u64 {
+        self.microseconds(self.segments.iter().map(MediaSegment::duration_ticks).sum())
+    }
+
+    fn microseconds(&self, ticks: u64) -> u64 {
+        let us = u128::from(ticks) * 1_000_000 / u128::from(self.verified.track.timescale.max(1));
+        u64::try_from(us).unwrap_or(u64::MAX)
+    }
+
+    fn require_keyframes(&self) -> Result<()> {
+        let first_is_sync =
+            |segment: &MediaSegment| segment.samples.first().is_some_and(|sample| sample.is_sync);
+        match self.segments.iter().position(|segment| !first_is_sync(segment)) {
+            None => Ok(()),
+            Some(number) => {
+                Err(wrong(format!("{}: segment {number} does not begin with a key frame", self.name())))
+            }
+        }
+    }
+
+    /// Each segment begins where the one before it ends.
+    fn require_continuity(&self) -> Result<()> {
+        for (number, pair) in self.segments.windows(2).enumerate() {
+            let (ends, begins) = (pair[0].decode_start() + pair[0].duration_ticks(), pair[1].decode_start());
+            if ends != begins {
+                return Err(wrong(format!(
+                    "{}: segment {number} ends at {ends}, and segment {} begins at {begins}",
+                    self.name(),
+                    number + 1
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Promise {
+    fn check_presence(&self, rungs: &[Examined], sound: Option<&Examined>) -> Result<()> {
+        let (promised, made): (Vec<&str>, Vec<&str>) = (
+            self.rungs.iter().map(|rung| rung.name.as_str()).collect(),
+            rungs.iter().map(Examined::name).collect(),
+        );
+        if promised != made {
+            return Err(wrong(format!("rungs {promised:?} were promised, and {made:?} made")));
+        }
+        match (self.has_audio, sound) {
+            (true, None) => Err(wrong("sound was promised, and none made")),
+            (false, Some(_)) => Err(wrong("no sound was promised, and some made")),
+            (true, Some(sound)) if sound.segments.is_empty() => Err(wrong("the sound has no segments")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Rungs must agree with each other. If they agree in ending early, then the source did.
+    fn check_frames(&self, rungs: &[Examined]) -> Result<()> {
+        let Some(first) = rungs.first() else { return Ok(()) };
+        let made = first.segment_frames();
+        for rung in rungs {
+            let other = rung.segment_frames();
+            if let Some(number) = (0..made.len().max(other.len())).find(|at| made.get(*at) != other.get(*at))
+            {
+                return Err(wrong(format!(
+                    "segment {number} has {} frames in {} and {} in {}",
+                    told(made.get(number)),
+                    first.name(),
+                    told(other.get(number)),
+                    rung.name()
+                )));
+            }
+        }
+        let promised: Vec<u64> = self.segment_frames.iter().map(|frames| u64::from(*frames)).collect();
+        self.compare(first.name(), &promised, &made)
+    }
+
+    fn compare(&self, name: &str, promised: &[u64], made: &[u64]) -> Result<()> {
+        let (expected, found): (u64, u64) = (promised.iter().sum(), made.iter().sum());
+        let missing_only_at_end = made.len() <= promised.len()
+            && made.iter().zip(promised).enumerate().all(|(number, (made_frames, frames))| {
+                made_frames == frames || (number + 1 == made.len() && made_frames < frames)
+            });
+        if expected.abs_diff(found) <= u64::from(self.end_tolerance_frames) && made.len() == promised.len() {
+            let inner = made.len().saturating_sub(1);
+            if made[..inner] == promised[..inner] {
+                return Ok(());
+            }
+        }
+        if missing_only_at_end && found < expected {
+            let what = format!("the picture ends after {found} frames of {expected}");
+            return Err(MediaError::bad_input(InputProblem::Truncated, At::new(STEP, what)));
+        }
+        let number = (0..made.len().max(promised.len()))
+            .find(|at| made.get(*at) != promised.get(*at))
+            .unwrap_or_default();
+        Err(wrong(format!(
+            "{name}: segment {number} has {} frames, and {} were promised",
+            told(made.get(number)),
+            told(promised.get(number))
+        )))
+    }
+
+    fn check_size(&self, rung: &Examined) -> Result<()> {
+        let promised = self.rungs.iter().find(|promised| promised.name == rung.name());
+        let (TrackKind::Video { width, height }, Some(promised)) = (rung.verified.track.kind, promised)
+        else {
+            return Err(wrong(format!("{}: not a picture", rung.name())));
+        };
+        if (width, height) != (promised.width, promised.height) {
+            return Err(wrong(format!(
+                "{}: {width}x{height} pixels, and {}x{} were promised",
+                rung.name(),
+                promised.width,
+                promised.height
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn check_sound(sound: &Examined, rungs: &[Examined], duration_us: u64, offset: Rational) -> Result<()> {
+    if let Some(rung) = rungs.first()
+        && rung.segments.len() != sound.segments.len()
+    {
+        return Err(wrong(format!(
+            "{} segments of sound beside {} of picture",
+            sound.segments.len(),
+            rung.segments.len()
+        )));
+    }
+    let begins_us = sound.microseconds(sound.segments.first().map_or(0, MediaSegment::presentation_start));
+    let zero_us = offset.scale(1_000_000).and_then(|us| u64::try_from(us).ok()).unwrap_or(0);
+    if begins_us.abs_diff(zero_us) > SOUND_TOLERANCE_US {
+        return Err(wrong(format!("the sound begins at {begins_us} us, and the picture at {zero_us} us")));
+    }
+    if sound.duration_us().abs_diff(duration_us) > SOUND_TOLERANCE_US {
+        return Err(wrong(format!("{} us of sound beside {duration_us} us of picture", sound.duration_us())));
+    }
+    Ok(())
+}
+
+fn told(frames: Option<&u64>) -> String {
+    frames.map_or_else(|| "no".to_owned(), ToString::to_string)
+}
+
+/// Reads a file and hashes what was read.
+fn hashed(path: &Path) -> Result<(VerifiedFile, Vec<u8>)> {
+    let what = || format!("{} cannot be read", path.file_name().unwrap_or_default().to_string_lossy());
+    let bytes = std::fs::read(path).map_err(|error| MediaError::io(STEP, what(), &error))?;
+    let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((VerifiedFile { path: path.to_owned(), bytes: bytes.len() as u64, sha256 }, bytes))
+}
+
+/// What no input can be blamed for.
+fn wrong(what: impl Into<String>) -> MediaError {
+    MediaError::unexpected(At::new(STEP, what))
+}

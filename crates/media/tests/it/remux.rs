@@ -1,0 +1,207 @@
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use telecine_media::{
+    AudioRendition, Limits, MediaError, MediaFacts, Presentation, Promise, PromisedRung, Remux, RemuxSpec,
+    Remuxed, TrackKind, VideoRendition, copy_obstacle, mp4_summary, remux_to_mp4, remux_to_segments, verify,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::clips::{self, AAC, X264};
+use crate::film::{self, seconds};
+use crate::playlist::{played, write_manifests};
+
+/// Six seconds with B-frames and a key frame every second, and sound of 44.1 kHz.
+fn source(name: &str, options: &[&str]) -> PathBuf {
+    let video = ["-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=6"];
+    let audio = ["-f", "lavfi", "-i", "aevalsrc=0.3*sin(880*PI*t)|0.3*sin(660*PI*t):s=44100:d=6"];
+    let x264 = ["-c:v", "libx264", "-preset", "veryfast", "-bf", "2", "-g", "25", "-pix_fmt", "yuv420p"];
+    clips::clip(name, &[&video[..], &audio, &x264, AAC, options].concat())
+}
+
+async fn copied(source: &Path, folder: &Path, segment_seconds: u32) -> Result<Remux, MediaError> {
+    let (limits, probe) = (Limits::default(), clips::probed(source).await?);
+    let offset = seconds(film::OFFSET_SECONDS, 1);
+    let spec = RemuxSpec { source, probe: &probe, limits: &limits, segment_seconds, offset, folder };
+    remux_to_segments(&clips::toolbox(), &spec, &CancellationToken::new()).await
+}
+
+async fn done(source: &Path, folder: &Path) -> Remuxed {
+    match copied(source, folder, 2).await.unwrap() {
+        Remux::Done(made) => *made,
+        Remux::Unfit(why) => panic!("{source:?}: {why}"),
+    }
+}
+
+/// Hashes of all decoded frames, in the order of their showing.
+fn pictures(path: &Path, options: &[&str]) -> Vec<String> {
+    let path = path.to_str().unwrap();
+    let args = [&["-v", "error"], options, &["-i", path, "-map", "0:v:0", "-f", "framemd5", "-"]].concat();
+    let lines = film::lines_of("ffmpeg", &args).into_iter().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.rsplit(',').next().unwrap().trim().to_owned()).collect()
+}
+
+/// Samples of the first audio stream, as they are decoded.
+fn sound(path: &Path) -> Vec<u8> {
+    let args = ["-v", "error", "-i", path.to_str().unwrap(), "-map", "0:a:0", "-f", "s16le", "-"];
+    film::output_of("ffmpeg", &args)
+}
+
+#[tokio::test]
+async fn a_copy_in_segments_is_the_source_to_the_last_frame_and_verified() {
+    for name in ["copy.mp4", "copy.ts", "copy.mkv"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = source(name, &[]);
+
+        let made = done(&path, folder.path()).await;
+
+        assert_eq!(made.segment_frames, [50, 50, 50], "{name}");
+        let promise = Promise {
+            rungs: vec![PromisedRung { name: "video".to_owned(), width: 320, height: 180 }],
+            segment_frames: made.segment_frames.clone(),
+            // Matroska rounds times to milliseconds, and a copy keeps them.
+            frame_rate: (name != "copy.mkv").then(|| seconds(25, 1)),
+            offset: seconds(film::OFFSET_SECONDS, 1),
+            has_audio: true,
+            end_tolerance_frames: 0,
+        };
+        let (video, audio) = (std::slice::from_ref(&made.video), made.audio.as_ref());
+        let cancel = CancellationToken::new();
+        let verified = verify(&clips::toolbox(), &promise, video, audio, None, &cancel).await;
+        let verified = verified.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(verified.frames, 150, "{name}");
+
+        let whole = folder.path().join("whole.mp4");
+        film::joined(&whole, std::iter::once(made.video.init.clone()).chain(made.video.segments.clone()));
+        assert_eq!(pictures(&whole, &[]), pictures(&path, &[]), "{name}");
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 3 + 1 + 3 + 1 + 1, "{name}: segments and init of both, and the joined file");
+    }
+}
+
+#[tokio::test]
+async fn a_player_plays_a_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = done(&source("copy.mp4", &[]), folder.path()).await;
+    let audio_track = made.audio_track.clone().unwrap();
+    let video = MediaFacts::of(&made.video_track, "video-init.mp4", made.video_facts.clone());
+    let audio = MediaFacts::of(&audio_track, "audio-init.mp4", made.audio_facts.clone());
+    let film = Presentation {
+        video: VideoRendition::of("video", &made.video_track, seconds(25, 1), video).into_iter().collect(),
+        audio: AudioRendition::of("audio", &audio_track, audio),
+        offset: seconds(film::OFFSET_SECONDS, 1),
+    };
+    write_manifests(folder.path(), &film);
+
+    let audio_frames: u32 = made.audio_facts.iter().map(|fact| fact.frames).sum();
+    let streams = played(&folder.path().join("master.m3u8"), "");
+
+    assert_eq!(streams, [format!("audio,2,{audio_frames}"), "video,320,150".to_owned()]);
+    assert!(matches!(audio_track.kind, TrackKind::Audio { sample_rate: 44_100, .. }));
+}
+
+#[tokio::test]
+async fn sound_stays_beside_its_picture_in_a_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = source("copy.mp4", &[]);
+    let made = done(&path, folder.path()).await;
+    let whole = folder.path().join("sound.mp4");
+    let audio = made.audio.unwrap();
+    film::joined(&whole, std::iter::once(audio.init).chain(audio.segments));
+
+    // The encoder's first frame, which the source hides by an edit, lies before the film's zero here.
+    let frame_bytes = 1024 * 2 * 2;
+    let (copied, original) = (sound(&whole), sound(&path));
+
+    assert_eq!(made.audio_facts[0].start_ticks, 441_000 - 1024);
+    assert!(copied[frame_bytes..].starts_with(&original[..original.len() - frame_bytes]));
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_told_and_not_copied() {
+    let picture = ["-f", "lavfi", "-i", "testsrc2=size=160x90:rate=25:duration=2"];
+    let unfit = [
+        (
+            "hevc.mp4",
+            &["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error"][..],
+            "not h264",
+        ),
+        ("deep.mp4", &["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv444p"], "not yuv420p"),
+    ];
+    for (name, codec, reason) in unfit {
+        let path = clips::clip(name, &[&picture[..], codec].concat());
+        let why = copy_obstacle(&clips::probed(&path).await.unwrap()).unwrap();
+        assert!(why.contains(reason), "{why}");
+    }
+    let opus = [&picture[..], clips::AUDIO, X264, &["-c:a", "libopus"]].concat();
+    let why = copy_obstacle(&clips::probed(&clips::clip("opus_sound.mp4", &opus)).await.unwrap()).unwrap();
+    assert!(why.contains("not AAC-LC"), "both or neither: {why}");
+    assert_eq!(copy_obstacle(&clips::probed(&source("copy.mp4", &[])).await.unwrap()), None);
+}
+
+#[tokio::test]
+async fn key_frames_that_do_not_stand_alone_begin_no_segment() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = ["-x264-params", "open-gop=1:keyint=25:min-keyint=25:scenecut=0"];
+    let path = source("open_gop.mp4", &open);
+
+    // Only the first picture is an IDR: one segment of six seconds, which is too long for players.
+    let Remux::Unfit(why) = copied(&path, folder.path(), 1).await.unwrap() else { panic!("copied") };
+
+    assert!(why.contains("for 6 s at a time"), "{why}");
+}
+
+#[tokio::test]
+async fn sound_that_needs_filling_is_not_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let video = ["-f", "lavfi", "-i", "testsrc2=size=160x90:rate=25:duration=4"];
+    let path = clips::clip("short_sound.mp4", &[&video[..], clips::AUDIO, X264, AAC, &["-g", "25"]].concat());
+
+    let Remux::Unfit(why) = copied(&path, folder.path(), 2).await.unwrap() else { panic!("copied") };
+
+    assert!(why.contains("the sound"), "{why}");
+}
+
+#[tokio::test]
+async fn a_copy_into_one_file_is_the_source_with_its_index_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = source("copy.mp4", &[]);
+    let (limits, probe) = (Limits::default(), clips::probed(&path).await.unwrap());
+    let (offset, folder) = (seconds(film::OFFSET_SECONDS, 1), folder.path());
+    let spec =
+        RemuxSpec { source: &path, probe: &probe, limits: &limits, segment_seconds: 2, offset, folder };
+
+    let made = remux_to_mp4(&clips::toolbox(), &spec, &CancellationToken::new()).await.unwrap();
+
+    assert_eq!(made.frames, 150);
+    assert!(mp4_summary(&made.path).await.unwrap().faststart);
+    assert_eq!(pictures(&made.path, &[]), pictures(&path, &[]));
+    assert!(sound(&made.path) == sound(&path));
+}
+
+#[tokio::test]
+async fn a_source_that_is_cut_anywhere_is_never_a_short_copy() {
+    let path = source("copy_faststart.mp4", &["-movflags", "+faststart"]);
+    let whole = std::fs::read(&path).unwrap();
+    for tenth in 1..10 {
+        let folder = tempfile::tempdir().unwrap();
+        let cut = folder.path().join("cut.mp4");
+        std::fs::write(&cut, &whole[..whole.len() * tenth / 10]).unwrap();
+
+        let error = match copied(&cut, folder.path(), 2).await {
+            Err(error) => error,
+            Ok(made) => panic!("{tenth}: {made:?}"),
+        };
+
+        assert_eq!((error.code(), error.is_retryable()), ("input_truncated", false), "{tenth}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_copys_gain_over_an_encode_is_a_ratio() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = done(&source("copy.mp4", &[]), folder.path()).await;
+
+    assert!(made.wall > Duration::ZERO);
+    assert!((made.times_faster_than(made.wall * 50) - 50.0).abs() < 0.001);
+}
