@@ -25,15 +25,22 @@
 mod capability;
 mod error;
 mod limits;
+mod plan;
 mod probe;
 mod rational;
 mod recipe;
 mod sniff;
 mod tool;
+mod video;
 
 pub use capability::{Capabilities, Piece};
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
 pub use limits::Limits;
+pub use plan::{
+    Colour, ColourPath, Crop, Decision, DecodeInputs, DecodeSpan, Delivery, EncoderPlan, Grid,
+    HARDWARE_ENCODERS, Mark, Matrix, Picture, Plan, Primaries, Rung, Scaler, SegmentRange, SoundPlan,
+    Timeline, Transfer, VideoPlan, plan,
+};
 pub use probe::{
     AudioStream, Chapter, ColourRange, HdrKind, Probe, Rotation, Size, VideoStream, probe, probe_as,
 };
@@ -47,4 +54,7 @@ pub use sniff::{Class, Format, SNIFF_BYTES, sniff, sniff_file};
 pub use tool::{
     Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, Tool, ToolLimits,
     Toolbox,
+};
+pub use video::{
+    InitFile, RangeDone, RangeEvent, RangeJob, RangeProgress, SegmentDone, SegmentFile, encode_range,
 };
