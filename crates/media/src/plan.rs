@@ -26,8 +26,8 @@ use crate::recipe::{Packaging, Recipe, VideoSpec};
 use crate::sniff::{Class, Format};
 use crate::tool::Program;
 
-pub use command::{DecodeInputs, DecodeSpan};
 pub use colour::{Colour, ColourPath, Matrix, Primaries, Transfer};
+pub use command::{DecodeInputs, DecodeSpan};
 pub use delivery::Delivery;
 pub use encoder::{EncoderPlan, HARDWARE_ENCODERS};
 pub use grid::{Grid, SegmentRange};

@@ -94,7 +94,11 @@ pub(super) fn plan(
         return ColourPath::Convert { from, from_full };
     }
     if is_wide || from.matrix == Matrix::Rgb {
-        reasons.warn("colour", "BT.709 as FFmpeg guesses", "without zscale colours cannot be converted exactly");
+        reasons.warn(
+            "colour",
+            "BT.709 as FFmpeg guesses",
+            "without zscale colours cannot be converted exactly",
+        );
         return ColourPath::Keep { colour: Colour::BT709, from_full };
     }
     if from_full {
@@ -162,7 +166,11 @@ fn source_colour(stream: &VideoStream, reasons: &mut Reasons) -> Colour {
     };
     if stream.colour_matrix.is_none() && !is_rgb && stream.hdr.is_none() {
         let name = if usual.matrix == Matrix::Bt709 { "BT.709" } else { "BT.601" };
-        reasons.because("colour", format!("taken for {name}"), "the source does not say; players guess the same by size");
+        reasons.because(
+            "colour",
+            format!("taken for {name}"),
+            "the source does not say; players guess the same by size",
+        );
     }
     Colour { primaries, transfer, matrix }
 }

@@ -82,7 +82,10 @@ impl VideoPlan {
             None => format!("[0:{stream}]{chain},format=yuv420p[out]"),
             Some(mark) => {
                 let laid = mark.filters(picture.colour.output());
-                format!("[0:{stream}]{chain},format=yuv420p[film];[1:v:0]{laid}[mark];[film][mark]{}", mark.overlay())
+                format!(
+                    "[0:{stream}]{chain},format=yuv420p[film];[1:v:0]{laid}[mark];[film][mark]{}",
+                    mark.overlay()
+                )
             }
         }
     }
@@ -157,7 +160,8 @@ impl Timeline {
     /// To the constant rate, from this output frame on. Times become microseconds first: in a coarser base the shift
     /// by the origin would be rounded.
     fn filters(&self, first_frame: u64) -> Vec<String> {
-        let shift = if self.origin_us == 0 { String::new() } else { format!("setpts=PTS-({})", self.origin_us) };
+        let shift =
+            if self.origin_us == 0 { String::new() } else { format!("setpts=PTS-({})", self.origin_us) };
         let start = seconds(self.time_us(first_frame));
         let rate = format!("fps=fps={}:start_time={start}:round=near", self.fps);
         ["settb=1/1000000".to_owned(), shift, rate].into_iter().filter(|filter| !filter.is_empty()).collect()

@@ -58,12 +58,7 @@ fn recipe_obstacle(spec: &VideoSpec, rungs: &[Rung]) -> Option<String> {
     obstacles.into_iter().find(|(stands, _)| *stands).map(|(_, why)| why.to_owned())
 }
 
-fn picture_obstacle(
-    spec: &VideoSpec,
-    probe: &Probe,
-    stream: &VideoStream,
-    rungs: &[Rung],
-) -> Option<String> {
+fn picture_obstacle(spec: &VideoSpec, probe: &Probe, stream: &VideoStream, rungs: &[Rung]) -> Option<String> {
     let wanted = match spec.codec {
         VideoCodec::H264 => "h264",
         VideoCodec::H265 => "hevc",

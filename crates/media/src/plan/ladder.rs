@@ -46,10 +46,8 @@ pub(super) fn plan(
     };
     let rungs: Vec<(Rung, Limit)> = sides.into_iter().map(rung).collect();
     for (rung, limit) in &rungs {
-        let choice = format!(
-            "{} {}x{} up to {} kbit/s",
-            rung.name, rung.size.width, rung.size.height, rung.max_kbits
-        );
+        let choice =
+            format!("{} {}x{} up to {} kbit/s", rung.name, rung.size.width, rung.size.height, rung.max_kbits);
         let of = if rung.size.short_side() == source_side { "the source's own size" } else { "a usual size" };
         let why = match (&spec.ladder, limit) {
             (Ladder::Heights(_), Limit::Usual) => "as the recipe says".to_owned(),

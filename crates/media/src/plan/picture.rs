@@ -116,7 +116,11 @@ fn say_geometry(stream: &VideoStream, reasons: &mut Reasons) {
     }
     if stream.sample_aspect != Rational::ONE {
         let choice = format!("{}x{} in square pixels", stream.display.width, stream.display.height);
-        reasons.because("pixels", choice, format!("the source's are {} wide for each high", stream.sample_aspect));
+        reasons.because(
+            "pixels",
+            choice,
+            format!("the source's are {} wide for each high", stream.sample_aspect),
+        );
     }
     if stream.is_interlaced {
         reasons.require(Piece::Filter("bwdif".into()));

@@ -39,7 +39,10 @@ pub(super) fn take_apart<'a>(file: &'a [u8], expected: &Expected) -> Checked<Par
     let is_as_known = matches!(names.as_slice(), [b"ftyp", b"moov", b"moof", b"mdat", rest @ ..]
         if rest.iter().all(|name| *name == b"mfra"));
     if !is_as_known {
-        return wrong(format!("boxes are {}", names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(" ")));
+        return wrong(format!(
+            "boxes are {}",
+            names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(" ")
+        ));
     }
     check_times(boxes[2].body, expected)?;
     let (media_start, media_end) = (boxes[2].start, boxes[3].end);
@@ -179,7 +182,8 @@ mod tests {
         let tfhd = boxed(b"tfhd", &words(&[0x02_0008, 1, 10]));
         let tfdt = boxed(b"tfdt", &words(&[0x0100_0000, 0, 980]));
         let moof = boxed(b"moof", &boxed(b"traf", &[tfhd, tfdt, trun].concat()));
-        [boxed(b"ftyp", b"iso5"), boxed(b"moov", b""), moof, boxed(b"mdat", b"abc"), boxed(b"mfra", b"")].concat()
+        [boxed(b"ftyp", b"iso5"), boxed(b"moov", b""), moof, boxed(b"mdat", b"abc"), boxed(b"mfra", b"")]
+            .concat()
     }
 
     const EXPECTED: Expected = Expected { frames: 3, start_ticks: 1000, ticks_per_frame: 10 };

@@ -13,7 +13,8 @@ impl Capabilities {
     /// Lets every encoder in hardware that is listed encode a few frames, and remembers those that can. A process start
     /// for each, so only for whoever wants hardware.
     pub async fn try_hardware(&mut self, toolbox: &Toolbox, cancel: &CancellationToken) -> Result<()> {
-        let listed = HARDWARE_ENCODERS.iter().map(|(_, name)| *name).filter(|name| self.encoders.contains(*name));
+        let listed =
+            HARDWARE_ENCODERS.iter().map(|(_, name)| *name).filter(|name| self.encoders.contains(*name));
         let mut working = std::collections::BTreeSet::new();
         for name in listed {
             if works(toolbox, name, cancel).await? {

@@ -66,8 +66,10 @@ impl Run<'_> {
                 waiting.push_back(self.start_encoder(segment + 1)?);
             }
             let Some(encoder) = waiting.pop_front() else { break };
-            let alive = [&encoder.running, &decoder].into_iter().chain(waiting.iter().map(|next| &next.running));
-            let fed = Feed::start(&source, encoder.sink, self.pump_bytes(segment), alive.map(Running::activity));
+            let alive =
+                [&encoder.running, &decoder].into_iter().chain(waiting.iter().map(|next| &next.running));
+            let fed =
+                Feed::start(&source, encoder.sink, self.pump_bytes(segment), alive.map(Running::activity));
             let pumped = told.while_feeding(fed, self.frame_bytes(), &mut finishing).await?;
             let frames = match self.judge(segment, pumped) {
                 Fed::Frames(frames) => frames,
@@ -126,8 +128,11 @@ impl Run<'_> {
 
     fn start_encoder(&self, segment: u32) -> Result<Encoder> {
         let RangeJob { plan, folder, .. } = *self.job;
-        let outputs: Vec<PathBuf> =
-            plan.rungs.iter().map(|rung| folder.join(format!("{}.part", file_name(segment, &rung.name)))).collect();
+        let outputs: Vec<PathBuf> = plan
+            .rungs
+            .iter()
+            .map(|rung| folder.join(format!("{}.part", file_name(segment, &rung.name))))
+            .collect();
         let (reader, sink) = pump::wide_pipe().map_err(cannot("a pipe cannot be made"))?;
         let tool: Tool = self
             .toolbox
@@ -207,7 +212,8 @@ impl Run<'_> {
             return Ok(());
         }
         let source = Arc::clone(source);
-        let at_end = blocking(move || pump::is_at_end(&source)).await?.map_err(cannot("the decoder's pipe"))?;
+        let at_end =
+            blocking(move || pump::is_at_end(&source)).await?.map_err(cannot("the decoder's pipe"))?;
         if at_end {
             return Ok(());
         }
@@ -251,7 +257,8 @@ impl Feed {
         alive: impl Iterator<Item = Activity>,
     ) -> Self {
         let moved_bytes = Arc::new(AtomicU64::new(0));
-        let (source, moved, alive) = (Arc::clone(source), Arc::clone(&moved_bytes), alive.collect::<Vec<_>>());
+        let (source, moved, alive) =
+            (Arc::clone(source), Arc::clone(&moved_bytes), alive.collect::<Vec<_>>());
         // The sink is dropped at the end: that is the encoder's end of file.
         let thread = tokio::task::spawn_blocking(move || pump::pump(&source, &sink, bytes, &moved, &alive));
         Self { thread, moved_bytes }
@@ -269,7 +276,12 @@ type Finishing = JoinSet<Result<SegmentDone>>;
 
 impl Told<'_> {
     /// Waits for the pump, and meanwhile tells of progress and of segments that get finished.
-    async fn while_feeding(&mut self, mut feed: Feed, frame_bytes: u64, finishing: &mut Finishing) -> Result<Pumped> {
+    async fn while_feeding(
+        &mut self,
+        mut feed: Feed,
+        frame_bytes: u64,
+        finishing: &mut Finishing,
+    ) -> Result<Pumped> {
         let before = self.progress.frames;
         let mut ticks = tokio::time::interval(TELL_EVERY);
         loop {

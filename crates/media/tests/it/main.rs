@@ -8,3 +8,4 @@ mod probe;
 mod recipe;
 mod sniff;
 mod tool;
+mod video;
