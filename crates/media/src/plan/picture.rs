@@ -84,13 +84,16 @@ pub(super) fn plan(
     let (crop, content) = fit(spec, stream, size, reasons);
     let upright = upright_size(stream);
     let before = crop.map_or(upright, |crop| crop.size);
+    let colour = colour::plan(stream, capabilities, scaler == Scaler::Zscale, reasons);
+    // A conversion of colours changes the format by itself.
+    let is_kept = matches!(colour, ColourPath::Keep { .. });
     let is_plain = matches!(stream.pixel_format.as_deref(), Some("yuv420p" | "yuvj420p"));
     Picture {
         deinterlace: stream.is_interlaced,
         rotation: stream.rotation,
         crop,
-        resize: (before != content || !is_plain).then_some(content),
-        colour: colour::plan(stream, capabilities, scaler == Scaler::Zscale, reasons),
+        resize: (before != content || (is_kept && !is_plain)).then_some(content),
+        colour,
         pad: (content != size).then_some(size),
         mark: spec.watermark.as_ref().map(|mark| plan_mark(mark, size, reasons)),
         size,

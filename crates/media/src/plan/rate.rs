@@ -15,6 +15,8 @@ const USUAL_RATES: [(i64, i64); 8] =
 const MAX_FPS: i64 = 60;
 /// Rates nearer than this to a usual one are that one, told inexactly: 29.97 and 30 differ by 1 in 1000.
 const SAME_RATE: f64 = 0.0002;
+/// An average this near to a usual rate comes from a source that is meant to have it.
+const NEAR_A_RATE: f64 = 0.02;
 /// Players expect enough ticks in a second; FFmpeg doubles up to the same bound.
 const MIN_TIMESCALE: i64 = 10_000;
 
@@ -141,21 +143,26 @@ fn choose_rate(stream: &VideoStream, reasons: &mut Reasons) -> Result<Rational> 
 }
 
 /// Frames of such a source come at any time. The rate at which each has an exact time keeps bursts smooth, and frames
-/// that repeat cost next to nothing; where that rate is only a clock, a usual one that is fast enough is taken.
+/// that repeat cost next to nothing; where that rate is only the tick of a clock, a usual one is taken.
 fn constant_for(avg: Rational, base: Rational, highest: Rational) -> (Rational, String) {
     let pace = format!("frames come at no one pace, {:.2} a second on average", avg.as_f64());
     if !base.is_above(highest) {
         return (usual(base), format!("{pace}; at this rate each has its exact time"));
     }
-    let rates = USUAL_RATES.iter().filter_map(|&(num, den)| Rational::new(num, den));
-    let fast_enough = rates.clone().find(|rate| rate.as_f64() >= avg.as_f64() * 0.98);
-    (fast_enough.unwrap_or(highest), format!("{pace}; this is the lowest usual rate that shows them all"))
+    if let Some(meant) = usual_rates().find(|rate| (rate.as_f64() / avg.as_f64() - 1.0).abs() < NEAR_A_RATE) {
+        return (meant, format!("{pace}, which is nearly this"));
+    }
+    let smooth = Rational::new(30, 1).filter(|rate| !avg.is_above(*rate)).unwrap_or(highest);
+    (smooth, format!("{pace}; bursts stay smooth at this rate, and frames that repeat cost little"))
+}
+
+fn usual_rates() -> impl Iterator<Item = Rational> {
+    USUAL_RATES.iter().filter_map(|&(num, den)| Rational::new(num, den))
 }
 
 /// The usual rate that is meant, or the rate itself in thousandths.
 fn usual(fps: Rational) -> Rational {
-    let rates = USUAL_RATES.iter().filter_map(|&(num, den)| Rational::new(num, den));
-    let meant = rates.clone().find(|rate| is_same(rate.as_f64(), fps.as_f64()));
+    let meant = usual_rates().find(|rate| is_same(rate.as_f64(), fps.as_f64()));
     let is_plain = fps.num() <= 240_000 && fps.den() <= 1001;
     let thousandths = || Rational::new((fps.as_f64() * 1000.0).round() as i64, 1000);
     meant.or(is_plain.then_some(fps)).or_else(thousandths).unwrap_or(fps)

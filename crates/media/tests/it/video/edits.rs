@@ -86,8 +86,11 @@ async fn hdr_becomes_what_every_screen_shows() {
 async fn odd_and_stretched_pictures_come_out_even_and_square() {
     let odd = clips::clip(
         "odd.mp4",
-        &[VIDEO, &["-vf", "scale=321:181,format=yuv444p", "-c:v", "libx264", "-preset", "ultrafast"]]
-            .concat(),
+        &[
+            VIDEO,
+            &["-vf", "scale=321:181,setsar=1,format=yuv444p", "-c:v", "libx264", "-preset", "ultrafast"],
+        ]
+        .concat(),
     );
     let wide = clips::clip("wide.mp4", &[VIDEO, &["-vf", "scale=240:180,setsar=4/3"], X264].concat());
     for (source, wanted) in [(odd, (320, 180)), (wide, (320, 180))] {

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use super::{RECIPE, encode, ntsc_open_gop, numbered_clip, planned_video, range};
+use super::{OPEN_GOP, RECIPE, encode, ntsc_open_gop, numbered_clip, planned_video, range};
 use crate::clips;
 
 /// The first part of a file, as a broken upload leaves it.
@@ -11,18 +11,20 @@ fn cut(source: &Path, name: &str, percent: usize) -> PathBuf {
     })
 }
 
-/// With its index in front, so that half of it still looks whole.
+/// Frames of about equal size, with their index in front, so that half of it still looks whole.
 fn faststart() -> PathBuf {
-    clips::made("numbered-faststart.mp4", |path| {
-        let source = ntsc_open_gop();
-        clips::ffmpeg(&["-i", source.to_str().unwrap(), "-c", "copy", "-movflags", "+faststart"], path);
-    })
+    let input =
+        ["-f", "lavfi", "-i", "testsrc2=size=320x180:rate=30000/1001:duration=5.2", "-pix_fmt", "yuv420p"];
+    clips::clip("busy.mp4", &[&input, OPEN_GOP, &["-movflags", "+faststart"]].concat())
+}
+
+fn matroska() -> PathBuf {
+    clips::made("busy.mkv", |path| clips::ffmpeg(&["-i", faststart().to_str().unwrap(), "-c", "copy"], path))
 }
 
 #[tokio::test]
 async fn half_a_file_is_truncated_in_whatever_range_one_looks() {
-    let matroska = super::ntsc_matroska();
-    for (source, name) in [(faststart(), "half.mp4"), (matroska, "half.mkv")] {
+    for (source, name) in [(faststart(), "half.mp4"), (matroska(), "half.mkv")] {
         let half = cut(&source, name, 50);
         let plan = planned_video(&half, RECIPE).await;
         assert_eq!(plan.timeline.frames, 156, "its header still tells the whole length");
@@ -59,7 +61,8 @@ async fn an_inexact_length_is_corrected_by_the_frames_that_there_are() {
     let source = clips::made("longer-sound.flv", |path| {
         clips::ffmpeg(&["-i", whole.to_str().unwrap(), "-c", "copy"], path);
     });
-    let plan = planned_video(&source, RECIPE).await;
+    let recipe = r#"{"video": {"ladder": {"heights": [180]}, "segment_seconds": 2}}"#;
+    let plan = planned_video(&source, recipe).await;
     assert!(plan.timeline.frames > 60, "planned by the sound: {}", plan.timeline.frames);
 
     let encoded = encode(&source, &plan, plan.grid.whole(), &[]).await.unwrap();
