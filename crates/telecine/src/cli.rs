@@ -83,6 +83,13 @@ pub(crate) enum Command {
     Demo,
     /// Say what is in a media file: its type by content, its streams, and whether the limits allow it
     Probe { file: PathBuf },
+    /// Say what would be done with a media file, and why; nothing is decoded or written
+    Plan {
+        file: PathBuf,
+        /// A built-in recipe (web-video, mp4, vertical, audio, images) or a TOML file
+        #[arg(long, value_name = "RECIPE", default_value = "web-video")]
+        recipe: String,
+    },
     /// Print a completion script for a shell
     Completions { shell: Shell },
 }

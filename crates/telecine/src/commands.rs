@@ -8,6 +8,7 @@ mod jobs;
 mod limits;
 mod migrate;
 mod pause;
+mod plan;
 mod probe;
 mod schedules;
 mod tenants;
@@ -34,6 +35,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Demo => return demo::run(cli.global.database.as_deref(), output).await,
         Command::Completions { shell } => return completions(*shell, output),
         Command::Probe { file } => return probe::run(file, output).await,
+        Command::Plan { file, recipe } => return Box::pin(plan::run(file, recipe, output)).await,
         Command::Worker(_)
         | Command::Jobs(_)
         | Command::Workers(_)
@@ -63,7 +65,9 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Bench { jobs } => bench::run(jobs, &config, output).await,
         Command::Migrate { check } => migrate::run(check, &config, output).await,
         Command::Config(command) => config::run(command, &config, output),
-        Command::Demo | Command::Completions { .. } | Command::Probe { .. } => unreachable!("answered above"),
+        Command::Demo | Command::Completions { .. } | Command::Probe { .. } | Command::Plan { .. } => {
+            unreachable!("answered above")
+        }
     };
     close_opened().await;
     answer

@@ -10,6 +10,7 @@ mod kinds;
 mod logging;
 mod nearest;
 mod output;
+mod recipes;
 mod table;
 
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 
 mod commands;
 mod demo;
+mod plan;
 mod steering;
 mod telecine;
 mod worker;

@@ -27,6 +27,11 @@ impl Place {
         std::fs::write(self.folder.path().join(name), text).expect("a file can be written");
     }
 
+    /// Lets `make` write the file `clip.mp4` of this place.
+    pub(crate) fn write_by<T>(&self, make: impl FnOnce(&std::path::Path) -> T) -> T {
+        make(&self.folder.path().join("clip.mp4"))
+    }
+
     pub(crate) fn holds(&self, name: &str) -> bool {
         self.folder.path().join(name).exists()
     }
