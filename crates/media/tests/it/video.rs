@@ -156,7 +156,7 @@ fn ntsc_matroska() -> PathBuf {
 
 /// Which frames of 25 a second a recording of a screen that stands still for three seconds keeps.
 fn is_kept(n: u32) -> bool {
-    n < 20 || (n % 5 == 0 && n < 60) || n > 140
+    n < 20 || (n.is_multiple_of(5) && n < 60) || n > 140
 }
 
 fn vfr() -> PathBuf {
