@@ -57,4 +57,5 @@ pub use tool::{
 };
 pub use video::{
     InitFile, RangeDone, RangeEvent, RangeJob, RangeProgress, SegmentDone, SegmentFile, encode_range,
+    with_measured_length,
 };

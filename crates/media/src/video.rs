@@ -15,6 +15,7 @@
 
 mod fragment;
 mod hardware;
+mod length;
 mod pump;
 mod run;
 mod seek;
@@ -30,6 +31,7 @@ use crate::plan::{Delivery, SegmentRange, VideoPlan};
 use crate::sniff::{Format, sniff_file};
 use crate::tool::Toolbox;
 
+pub use length::with_measured_length;
 use run::Run;
 
 const STEP: &str = "encode_range";

@@ -6,6 +6,7 @@
 mod determinism;
 mod edits;
 mod joints;
+mod length;
 mod truncation;
 
 use std::collections::BTreeMap;

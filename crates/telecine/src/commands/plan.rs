@@ -20,6 +20,7 @@ pub(super) async fn run(file: &Path, recipe: &str, output: &Output) -> Result<An
         telecine_media::probe(&toolbox, file, &limits, &cancel),
         Capabilities::detect(&toolbox, &cancel),
     )?;
+    let probe = telecine_media::with_measured_length(&toolbox, file, probe, &limits, &cancel).await?;
     if recipe.video.as_ref().is_some_and(|video| video.hardware == telecine_media::Hardware::Prefer) {
         capabilities.try_hardware(&toolbox, &cancel).await?;
     }
