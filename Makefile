@@ -39,5 +39,6 @@ power-loss: setup ## what a loss of power leaves of acknowledged pushes (a minut
 schema: ## renew the committed dumps of the schema after adding a migration
 	TELECINE_RENEW_SCHEMA=1 cargo test --release --locked -p telecine-queue --test it -- schema
 
-bench: setup ## figures of push, drain and pickup on both databases
+bench: setup ## figures of push, drain and pickup on both databases, and of a ladder of rungs
 	cargo bench --locked -p telecine-queue --bench queue
+	cargo bench --locked -p telecine-media --bench ladder

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{At, MediaError, Result};
@@ -15,7 +15,7 @@ const STEP: &str = "capabilities";
 const LISTING_MAX_BYTES: usize = 4 << 20;
 
 /// One thing that work may need of the installation.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", content = "name", rename_all = "snake_case")]
 pub enum Piece {
     Program(Program),
@@ -39,6 +39,8 @@ pub struct Capabilities {
     pub filters: BTreeSet<String>,
     pub vips_foreigns: BTreeSet<String>,
     pub kernel: Kernel,
+    /// Encoders in hardware that were tried and gave frames; see [`Capabilities::try_hardware`].
+    pub working_hardware: BTreeSet<String>,
 }
 
 impl Capabilities {
@@ -61,6 +63,7 @@ impl Capabilities {
             filters: filters.as_deref().map(listed_filters).unwrap_or_default(),
             vips_foreigns: foreigns.as_deref().map(listed_foreigns).unwrap_or_default(),
             kernel: Kernel::detect(),
+            working_hardware: BTreeSet::new(),
         })
     }
 

@@ -28,6 +28,7 @@ mod capability;
 mod error;
 mod isobmff;
 mod limits;
+mod plan;
 mod playlist;
 mod probe;
 mod progressive;
@@ -39,6 +40,7 @@ mod sniff;
 mod soundtrack;
 mod tool;
 mod verify;
+mod video;
 
 pub use capability::{Capabilities, Piece};
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
@@ -47,6 +49,11 @@ pub use isobmff::{
     read_segment,
 };
 pub use limits::Limits;
+pub use plan::{
+    Colour, ColourPath, Crop, Decision, DecodeInputs, DecodeSpan, Delivery, EncoderPlan, Grid,
+    HARDWARE_ENCODERS, Mark, Matrix, Picture, Plan, Primaries, Rung, Scaler, SegmentRange, SoundPlan,
+    Timeline, Transfer, VideoPlan, plan,
+};
 pub use playlist::{
     AudioGroup, AudioRendition, Bandwidth, GrowingPlaylist, MediaFacts, Presentation, SegmentFact, Variant,
     VideoRendition, hls_planned_master,
@@ -70,3 +77,7 @@ pub use tool::{
     Toolbox,
 };
 pub use verify::{MadeRendition, Promise, PromisedRung, Verified, VerifiedFile, VerifiedRendition, verify};
+pub use video::{
+    InitFile, RangeDone, RangeEvent, RangeJob, RangeProgress, SegmentDone, SegmentFile, encode_range,
+    with_measured_length,
+};

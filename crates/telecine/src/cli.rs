@@ -88,6 +88,13 @@ pub(crate) enum Command {
     Probe { file: PathBuf },
     /// Check what this machine offers: programs, codecs, kernel, sandbox, space, database; exit 1 if anything fails
     Doctor,
+    /// Say what would be done with a media file, and why; nothing is decoded or written
+    Plan {
+        file: PathBuf,
+        /// A built-in recipe (web-video, mp4, vertical, audio, images) or a TOML file
+        #[arg(long, value_name = "RECIPE", default_value = "web-video")]
+        recipe: String,
+    },
     /// Print a completion script for a shell
     Completions { shell: Shell },
 }

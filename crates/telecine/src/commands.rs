@@ -9,6 +9,7 @@ mod jobs;
 mod limits;
 mod migrate;
 mod pause;
+mod plan;
 mod probe;
 mod schedules;
 mod tenants;
@@ -50,6 +51,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Bench { .. }
         | Command::Migrate { .. }
         | Command::Probe { .. }
+        | Command::Plan { .. }
         | Command::Config(_) => {}
     }
     let config = configuration::load(cli.global.config.as_deref(), cli.layer())?;
@@ -69,6 +71,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Migrate { check } => migrate::run(check, &config, output).await,
         Command::Config(command) => config::run(command, &config, output),
         Command::Probe { file } => probe::run(&file, &config, output).await,
+        Command::Plan { file, recipe } => Box::pin(plan::run(&file, &recipe, &config, output)).await,
         Command::Demo | Command::Completions { .. } | Command::Doctor => unreachable!("answered above"),
     };
     close_opened().await;

@@ -11,6 +11,7 @@ mod logging;
 mod nearest;
 mod output;
 mod programs;
+mod recipes;
 mod table;
 
 use std::process::ExitCode;

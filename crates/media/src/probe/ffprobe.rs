@@ -143,7 +143,7 @@ impl RawStream {
             is_interlaced: matches!(self.field_order.as_deref(), Some("tt" | "bb" | "tb" | "bt")),
             bit_rate: number(self.bit_rate.as_deref()),
             start_us: self.start_us(),
-            duration_us: positive_us(self.duration.as_deref()),
+            duration_us: self.duration_us(),
             frame_count: number(self.nb_frames.as_deref()),
             time_base: self.time_base(),
             has_b_frames: self.has_b_frames.unwrap_or(0) > 0,
@@ -166,7 +166,7 @@ impl RawStream {
             language: known(self.tags.get("language").map(String::as_str))
                 .filter(|language| language != "und"),
             start_us: self.start_us(),
-            duration_us: positive_us(self.duration.as_deref()),
+            duration_us: self.duration_us(),
             time_base: self.time_base(),
             is_default: self.is("default"),
         })
@@ -178,6 +178,11 @@ impl RawStream {
 
     fn start_us(&self) -> i64 {
         self.start_time.as_deref().and_then(microseconds).unwrap_or(0)
+    }
+
+    /// As the container says, or the tag that writers of Matroska files leave: `00:00:02.002000000`.
+    fn duration_us(&self) -> Option<u64> {
+        positive_us(self.duration.as_deref()).or_else(|| clock_us(self.tags.get("DURATION")?))
     }
 
     fn time_base(&self) -> Rational {
@@ -259,6 +264,15 @@ fn positive_us(text: Option<&str>) -> Option<u64> {
     u64::try_from(microseconds(text?)?).ok().filter(|us| *us > 0)
 }
 
+/// `HH:MM:SS.fraction`.
+fn clock_us(text: &str) -> Option<u64> {
+    let mut parts = text.splitn(3, ':');
+    let (hours, minutes): (u64, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let seconds_us = u64::try_from(microseconds(parts.next()?)?).ok()?;
+    let whole_us = hours.checked_mul(60)?.checked_add(minutes)?.checked_mul(60_000_000)?;
+    whole_us.checked_add(seconds_us).filter(|us| *us > 0)
+}
+
 /// `-12.345678` seconds, exactly.
 fn microseconds(text: &str) -> Option<i64> {
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
@@ -278,6 +292,8 @@ mod tests {
         assert_eq!(microseconds("-0.046440"), Some(-46_440));
         assert_eq!(microseconds("7"), Some(7_000_000));
         assert_eq!(microseconds("N/A"), None);
+        assert_eq!(clock_us("01:00:02.002000000"), Some(3_602_002_000));
+        assert_eq!(clock_us("2.0"), None);
         assert_eq!(microseconds("99999999999999"), None);
     }
 

@@ -1,6 +1,6 @@
 //! What is known of a stream.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::rational::Rational;
 
@@ -64,14 +64,14 @@ pub struct AudioStream {
 }
 
 /// In pixels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
     pub width: u32,
     pub height: u32,
 }
 
 /// How far the picture is to be turned for display.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rotation {
     #[default]

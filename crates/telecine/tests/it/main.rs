@@ -3,6 +3,7 @@
 mod commands;
 mod demo;
 mod media;
+mod plan;
 mod steering;
 mod telecine;
 mod worker;

@@ -1,0 +1,115 @@
+//! Where a decoder must start so that it has the first picture of a range.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use super::STEP;
+use crate::error::{At, MediaError, Result};
+use crate::limits::Limits;
+use crate::plan::VideoPlan;
+use crate::probe::input_args;
+use crate::tool::{Output, Program, ToolLimits, Toolbox};
+
+/// After so many steps back it is cheaper to read from the beginning.
+const MAX_LOOKS: u32 = 8;
+const FIRST_STEP_US: u64 = 2_000_000;
+
+/// A time to seek to from the container's start, or `None` to read from the beginning.
+///
+/// Demuxers seek by decoding time. A keyframe after a long still picture is decoded long before it is shown, so the
+/// keyframe that is found may be shown behind the range, and the picture that stands when the range begins would be
+/// missing. So the place is looked at first, which costs one ffprobe for a range.
+pub(super) async fn seek_point(
+    toolbox: &Toolbox,
+    plan: &VideoPlan,
+    source: &Path,
+    first_frame: u64,
+    limits: &Limits,
+    cancel: &CancellationToken,
+) -> Result<Option<u64>> {
+    let time_us = |frame: u64| i64::try_from(plan.timeline.time_us(frame)).unwrap_or(i64::MAX);
+    let shown_us = plan.timeline.origin_us.saturating_add(time_us(first_frame));
+    let lead_us = time_us(u64::from(plan.lead_frames)) + time_us(1) / 2;
+    // Deinterlacing looks at the frame before.
+    let needed_us = if plan.picture.deinterlace { shown_us - time_us(2) } else { shown_us };
+    let mut seek_us = shown_us - lead_us;
+    let mut step_us = FIRST_STEP_US.cast_signed();
+    for _ in 0..MAX_LOOKS {
+        if !plan.is_seekable || seek_us <= 0 || seek_us + plan.container_start_us < 0 {
+            return Ok(None);
+        }
+        let packet = first_packet(toolbox, plan, source, seek_us, limits, cancel).await?;
+        let Some(packet) = packet else {
+            // Nothing can be read there: the decoder will find that out and say how.
+            return Ok(u64::try_from(seek_us).ok());
+        };
+        let is_early_enough = packet.pts_us.is_some_and(|us| us - plan.container_start_us <= needed_us);
+        if packet.is_key && is_early_enough {
+            return Ok(u64::try_from(seek_us).ok());
+        }
+        let before_it = packet.dts_us.map_or(i64::MAX, |us| us - plan.container_start_us - 1_000);
+        seek_us = (seek_us - step_us).min(before_it);
+        step_us = step_us.saturating_mul(3);
+    }
+    Ok(None)
+}
+
+#[derive(Debug)]
+struct Packet {
+    pts_us: Option<i64>,
+    dts_us: Option<i64>,
+    is_key: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    #[serde(default)]
+    packets: Vec<RawPacket>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawPacket {
+    pts_time: Option<String>,
+    dts_time: Option<String>,
+    flags: Option<String>,
+}
+
+async fn first_packet(
+    toolbox: &Toolbox,
+    plan: &VideoPlan,
+    source: &Path,
+    seek_us: i64,
+    limits: &Limits,
+    cancel: &CancellationToken,
+) -> Result<Option<Packet>> {
+    let at_us = (seek_us + plan.container_start_us).max(0);
+    let interval = format!("{}.{:06}%+#1", at_us / 1_000_000, at_us % 1_000_000);
+    let stream = plan.stream_index.to_string();
+    let tool = toolbox
+        .tool(Program::Ffprobe, STEP)?
+        .args(["-of", "json=compact=1", "-show_entries", "packet=pts_time,dts_time,flags"])
+        .args(["-select_streams", &stream, "-read_intervals", &interval])
+        .args(input_args(source, plan.format, limits)?)
+        .readable(source)
+        .stdout(Output::Capture { max_bytes: 1 << 20 })
+        .limits(ToolLimits {
+            wall: Duration::from_secs(60),
+            file_size_bytes: Some(0),
+            ..ToolLimits::default()
+        });
+    let answer = tool.start(cancel)?.finish().await?.stdout;
+    let answer: Answer = serde_json::from_slice(&answer).map_err(|error| {
+        MediaError::unexpected(At::new(STEP, format!("ffprobe's answer is not as known: {error}")))
+    })?;
+    let microseconds = |text: &Option<String>| {
+        text.as_deref()?.parse::<f64>().ok().map(|seconds| (seconds * 1e6).round() as i64)
+    };
+    Ok(answer.packets.first().map(|packet| Packet {
+        pts_us: microseconds(&packet.pts_time),
+        dts_us: microseconds(&packet.dts_time),
+        is_key: packet.flags.as_deref().is_some_and(|flags| flags.starts_with('K')),
+    }))
+}
