@@ -24,6 +24,7 @@
 
 mod capability;
 mod error;
+mod image;
 mod limits;
 mod probe;
 mod rational;
@@ -33,6 +34,7 @@ mod tool;
 
 pub use capability::{Capabilities, Piece};
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
+pub use image::{ImageOutput, ImageSet, Placement, Refusal, VipsAnswer, VipsJob, make_images};
 pub use limits::Limits;
 pub use probe::{
     AudioStream, Chapter, ColourRange, HdrKind, Probe, Rotation, Size, VideoStream, probe, probe_as,
