@@ -4,6 +4,7 @@
 
 mod capability;
 mod clips;
+mod images;
 mod probe;
 mod recipe;
 mod sniff;
