@@ -159,7 +159,7 @@ async fn metadata_goes_unless_it_is_asked_to_stay() {
 async fn one_decode_gives_every_size_and_format() {
     let input = clips::clip(
         "large.jpg",
-        &["-f", "lavfi", "-i", "testsrc2=size=1601x1067:rate=1:duration=1", "-frames:v", "1"],
+        &["-f", "lavfi", "-i", "testsrc=size=1601x1067:rate=1:duration=1,format=yuvj444p", "-frames:v", "1"],
     );
     use ImageFormat::{Avif, Gif, Jpeg, Png, Webp};
     let formats = [Jpeg, Webp, Png, Avif, Gif];
@@ -342,7 +342,7 @@ async fn grey_deep_and_printed_colours_become_what_browsers_show() {
         let (set, _scratch) = made(&input, &spec(vec![wide(100, &formats)])).await.unwrap();
 
         for output in &set.outputs {
-            assert_eq!(field(&output.path, "format").as_deref(), Some("uchar"), "{output:?}");
+            assert!(field(&output.path, "format").unwrap().contains("UCHAR"), "{output:?}");
             assert!(matches!(field(&output.path, "bands").as_deref(), Some("1" | "3")), "{output:?}");
         }
     }
