@@ -26,6 +26,7 @@ mod capability;
 mod error;
 mod image;
 mod limits;
+mod pictures;
 mod probe;
 mod rational;
 mod recipe;
@@ -36,6 +37,7 @@ pub use capability::{Capabilities, Piece};
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
 pub use image::{ImageOutput, ImageSet, Placement, Refusal, VipsAnswer, VipsJob, make_images};
 pub use limits::Limits;
+pub use pictures::{Pictures, Poster, Preview, SampledFrame, SceneCut, Storyboard, Tile, make_pictures};
 pub use probe::{
     AudioStream, Chapter, ColourRange, HdrKind, Probe, Rotation, Size, VideoStream, probe, probe_as,
 };

@@ -5,6 +5,7 @@
 mod capability;
 mod clips;
 mod images;
+mod pictures;
 mod probe;
 mod recipe;
 mod sniff;
