@@ -207,10 +207,9 @@ fn preview(look: &Look<'_>, spec: &PicturesSpec) -> Branch {
         look.shown(size, Pixels::Webp),
         timed(Part::Preview),
     );
-    let webp =
-        ["-c:v", "libwebp_anim", "-quality", "60", "-compression_level", "3", "-loop", "0", "-f", "webp"];
-    let mut output = words(&webp);
-    output.push("preview.webp".into());
+    // The encoder would count in frames of the film otherwise, and round.
+    let mut output = words(&["-enc_time_base", "1/1000", "-c:v", "libwebp_anim", "-quality", "60"]);
+    output.extend(words(&["-compression_level", "3", "-loop", "0", "-f", "webp", "preview.webp"]));
     Branch { filters, output, shape: Shape::Moving { size } }
 }
 
