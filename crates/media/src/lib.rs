@@ -22,6 +22,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
+mod audio;
 mod capability;
 mod error;
 mod image;
@@ -33,6 +34,7 @@ mod recipe;
 mod sniff;
 mod tool;
 
+pub use audio::{AudioRendition, AudioSet, LoudnessMeasure, make_audio};
 pub use capability::{Capabilities, Piece};
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
 pub use image::{ImageOutput, ImageSet, Placement, Refusal, VipsAnswer, VipsJob, make_images};
