@@ -6,7 +6,7 @@ use ebur128::{EbuR128, Mode};
 use serde::Serialize;
 
 use super::{STEP, Waveform};
-use crate::error::{At, MediaError, Result};
+use crate::error::{At, InputProblem, MediaError, Result};
 use crate::tool::Activity;
 
 const CHUNK_BYTES: usize = 64 << 10;
@@ -41,7 +41,10 @@ pub(super) struct Listener {
 
 impl Listener {
     pub(super) fn new(rate: u32, channels: u32, points_per_second: Option<u32>) -> Result<Self> {
-        let meter = EbuR128::new(channels, rate, Mode::I | Mode::LRA | Mode::TRUE_PEAK).map_err(failed)?;
+        let meter = EbuR128::new(channels, rate, Mode::I | Mode::LRA | Mode::TRUE_PEAK).map_err(|error| {
+            let detail = format!("{rate} samples a second cannot be measured: {error}");
+            MediaError::bad_input(InputProblem::Unsupported, At::new(STEP, detail))
+        })?;
         let waveform = points_per_second.map(|points| Waveform::new(rate, points));
         Ok(Self { meter, waveform, channels: channels as usize, rate })
     }
