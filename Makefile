@@ -41,3 +41,4 @@ schema: ## renew the committed dumps of the schema after adding a migration
 
 bench: setup ## figures of push, drain and pickup on both databases
 	cargo bench --locked -p telecine-queue --bench queue
+	cargo bench --locked -p telecine-media --bench images

@@ -285,6 +285,41 @@ async fn an_animation_is_kept_or_becomes_its_first_frame() {
 }
 
 #[tokio::test]
+async fn avif_and_heic_are_read() {
+    let plain = corners("plain.png", "null");
+    for (name, compression, format) in
+        [("corners.avif", "av1", Format::Avif), ("corners.heic", "hevc", Format::Heic)]
+    {
+        let input = clips::made(name, |path| {
+            let option = format!("--compression={compression}");
+            vips(&["heifsave", &option], &[&plain, path]);
+        });
+        assert_eq!(sniff_file(&input).await.unwrap(), format);
+
+        let (set, _scratch) = made(&input, &spec(vec![wide(120, &[ImageFormat::Png])])).await.unwrap();
+
+        for (place, colour) in CORNERS {
+            let have = colour_at(&set.outputs[0].path, place);
+            assert!(is_near(have, colour, 24), "{name} {place:?}: {have:?}, not {colour:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_large_picture_that_must_be_decoded_whole_is_scaled_while_it_is_read() {
+    let input = clips::made("poster.png", |path| {
+        vips(&["black"], &[path, Path::new("9000"), Path::new("7000"), Path::new("--bands=3")]);
+    });
+    let wanted = spec(vec![wide(1000, &[ImageFormat::Jpeg]), wide(700, &[ImageFormat::Webp])]);
+
+    let (set, _scratch) = made(&input, &wanted).await.unwrap();
+
+    let sizes: Vec<_> = set.outputs.iter().map(|output| (output.width, output.height)).collect();
+    assert_eq!(sizes, [(1000, 778), (700, 544)]);
+    assert!(is_near(colour_at(&set.outputs[0].path, (50, 50)), [0; 3], 0));
+}
+
+#[tokio::test]
 async fn what_can_be_seen_through_lies_on_white_in_a_jpeg() {
     let clear =
         ["-f", "lavfi", "-i", "color=red@0.0:size=64x64:duration=1:rate=1,format=rgba", "-frames:v", "1"];
