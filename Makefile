@@ -42,3 +42,4 @@ schema: ## renew the committed dumps of the schema after adding a migration
 bench: setup ## figures of push, drain and pickup on both databases, and of a ladder of rungs
 	cargo bench --locked -p telecine-queue --bench queue
 	cargo bench --locked -p telecine-media --bench ladder
+	cargo bench --locked -p telecine-media --bench images

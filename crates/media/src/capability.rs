@@ -35,6 +35,7 @@ pub struct Capabilities {
     pub ffmpeg_version: Option<String>,
     pub ffprobe_version: Option<String>,
     pub vips_version: Option<String>,
+    pub has_vips_helper: bool,
     pub encoders: BTreeSet<String>,
     pub filters: BTreeSet<String>,
     pub vips_foreigns: BTreeSet<String>,
@@ -58,6 +59,7 @@ impl Capabilities {
         Ok(Self {
             ffmpeg_version: ffmpeg.as_deref().and_then(ffmpeg_version),
             ffprobe_version: ffprobe.as_deref().and_then(ffmpeg_version),
+            has_vips_helper: toolbox.has(Program::VipsHelper),
             vips_version: vips.as_deref().and_then(vips_version),
             encoders: encoders.as_deref().map(listed_encoders).unwrap_or_default(),
             filters: filters.as_deref().map(listed_filters).unwrap_or_default(),
@@ -72,6 +74,7 @@ impl Capabilities {
             Piece::Program(Program::Ffmpeg) => self.ffmpeg_version.is_some(),
             Piece::Program(Program::Ffprobe) => self.ffprobe_version.is_some(),
             Piece::Program(Program::Vips) => self.vips_version.is_some(),
+            Piece::Program(Program::VipsHelper) => self.has_vips_helper,
             Piece::Encoder(name) => self.encoders.contains(name.as_ref()),
             Piece::Filter(name) => self.filters.contains(name.as_ref()),
             Piece::VipsForeign(name) => self.vips_foreigns.contains(name.as_ref()),

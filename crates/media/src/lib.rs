@@ -24,10 +24,14 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
+mod audio;
 mod capability;
 mod error;
+mod image;
 mod isobmff;
 mod limits;
+mod loudness;
+mod pictures;
 mod plan;
 mod playlist;
 mod probe;
@@ -42,13 +46,17 @@ mod tool;
 mod verify;
 mod video;
 
+pub use audio::{AudioFile, AudioSet, make_audio};
 pub use capability::{Capabilities, Piece};
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
+pub use image::{ImageOutput, ImageSet, Placement, Refusal, VipsAnswer, VipsJob, make_images};
 pub use isobmff::{
     InitSegment, IsobmffError, MediaSegment, Mp4Summary, Sample, Track, TrackKind, mp4_summary, read_init,
     read_segment,
 };
 pub use limits::Limits;
+pub use loudness::LoudnessMeasure;
+pub use pictures::{Pictures, Poster, Preview, SampledFrame, SceneCut, Storyboard, Tile, make_pictures};
 pub use plan::{
     Colour, ColourPath, Crop, Decision, DecodeInputs, DecodeSpan, Delivery, EncoderPlan, Grid,
     HARDWARE_ENCODERS, Mark, Matrix, Picture, Plan, Primaries, Rung, Scaler, SegmentRange, SoundPlan,
@@ -71,7 +79,7 @@ pub use recipe::{
 };
 pub use remux::{Remux, RemuxSpec, Remuxed, copy_obstacle, remux_to_mp4, remux_to_segments};
 pub use sniff::{Class, Format, SNIFF_BYTES, sniff, sniff_file};
-pub use soundtrack::{Channels, LoudnessMeasure, Soundtrack, SoundtrackSpec, make_soundtrack};
+pub use soundtrack::{Channels, Soundtrack, SoundtrackSpec, make_soundtrack};
 pub use tool::{
     Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, Tool, ToolLimits,
     Toolbox,

@@ -18,13 +18,12 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::isobmff::Track;
 use crate::limits::Limits;
+use crate::loudness::LoudnessMeasure;
 use crate::playlist::SegmentFact;
 use crate::probe::Probe;
 use crate::rational::Rational;
 use crate::recipe::{AudioCodec, Loudness};
 use crate::tool::{Progress, Toolbox};
-
-pub use meter::LoudnessMeasure;
 
 const STEP: &str = "encode_audio";
 /// Every soundtrack has this rate: what browsers' mixers run at.

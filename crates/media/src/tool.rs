@@ -39,6 +39,8 @@ pub enum Program {
     Ffmpeg,
     Ffprobe,
     Vips,
+    /// `telecine-vips`, which is ours and holds libvips.
+    VipsHelper,
 }
 
 /// Where the programs are, and how children are confined.
@@ -47,6 +49,7 @@ pub struct Toolbox {
     ffmpeg: Option<PathBuf>,
     ffprobe: Option<PathBuf>,
     vips: Option<PathBuf>,
+    vips_helper: Option<PathBuf>,
     confinement: Confinement,
 }
 
@@ -128,13 +131,14 @@ impl ToolLimits {
 }
 
 impl Toolbox {
-    /// Looks the programs up in `PATH` once: children are started by absolute path, in an empty environment.
+    /// Looks the programs up in `PATH` once (ours beside this one first): children are started by absolute path, in an empty environment.
     pub fn from_path(confinement: Confinement) -> Self {
         let find = |program: Program| find_in_path(program.name());
         Self {
             ffmpeg: find(Program::Ffmpeg),
             ffprobe: find(Program::Ffprobe),
             vips: find(Program::Vips),
+            vips_helper: find_beside_us(Program::VipsHelper.name()).or_else(|| find(Program::VipsHelper)),
             confinement,
         }
     }
@@ -160,6 +164,7 @@ impl Toolbox {
             Program::Ffmpeg => self.ffmpeg.as_deref(),
             Program::Ffprobe => self.ffprobe.as_deref(),
             Program::Vips => self.vips.as_deref(),
+            Program::VipsHelper => self.vips_helper.as_deref(),
         }
     }
 
@@ -198,8 +203,17 @@ impl Toolbox {
             Program::Ffmpeg => &mut self.ffmpeg,
             Program::Ffprobe => &mut self.ffprobe,
             Program::Vips => &mut self.vips,
+            Program::VipsHelper => &mut self.vips_helper,
         }
     }
+}
+
+/// Programs of ours are installed in one folder; Cargo puts tests and benchmarks into a folder `deps` below it.
+fn find_beside_us(name: &str) -> Option<PathBuf> {
+    let us = std::env::current_exe().ok()?;
+    let folder = us.parent()?;
+    let folder = if folder.ends_with("deps") { folder.parent()? } else { folder };
+    Some(folder.join(name)).filter(|file| file.is_file())
 }
 
 fn find_in_path(name: &str) -> Option<PathBuf> {
@@ -214,6 +228,7 @@ impl Program {
             Self::Ffmpeg => "ffmpeg",
             Self::Ffprobe => "ffprobe",
             Self::Vips => "vips",
+            Self::VipsHelper => "telecine-vips",
         }
     }
 
@@ -221,7 +236,7 @@ impl Program {
         match self {
             Self::Ffmpeg => &["-hide_banner", "-nostdin", "-nostats", "-v", "warning"],
             Self::Ffprobe => &["-hide_banner", "-v", "warning"],
-            Self::Vips => &[],
+            Self::Vips | Self::VipsHelper => &[],
         }
     }
 }
@@ -316,7 +331,7 @@ impl Tool {
             envs.push(("HOME", scratch.into()));
             envs.push(("TMPDIR", scratch.into()));
         }
-        if self.program == Program::Vips {
+        if matches!(self.program, Program::Vips | Program::VipsHelper) {
             envs.push(("VIPS_BLOCK_UNTRUSTED", "1".into()));
         }
         envs.extend(self.envs.iter().cloned());

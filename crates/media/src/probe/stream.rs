@@ -64,7 +64,7 @@ pub struct AudioStream {
 }
 
 /// In pixels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Size {
     pub width: u32,
     pub height: u32,

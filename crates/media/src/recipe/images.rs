@@ -40,6 +40,26 @@ pub enum ImageFormat {
     Png,
     Webp,
     Avif,
+    Gif,
+}
+
+impl ImageFormat {
+    pub fn can_move(self) -> bool {
+        match self {
+            Self::Webp | Self::Gif => true,
+            Self::Jpeg | Self::Png | Self::Avif => false,
+        }
+    }
+
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Jpeg => "jpg",
+            Self::Png => "png",
+            Self::Webp => "webp",
+            Self::Avif => "avif",
+            Self::Gif => "gif",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::meter::{self, LoudnessMeasure, Metered};
+use super::meter::{self, Metered};
 use super::{Channels, SAMPLE_RATE, STEP, SoundtrackSpec};
 use crate::error::{At, MediaError, Result};
+use crate::loudness::LoudnessMeasure;
 use crate::probe::{file_url, input_args};
 use crate::recipe::{AudioCodec, Loudness};
 use crate::sniff::Format;
@@ -15,10 +16,6 @@ use crate::tool::{Output, Program, Progress, Running, Tool, ToolLimits, Toolbox}
 
 /// The film's zero in the uncut file: one second, so that the frame before it has a time of its own.
 pub(super) const WHOLE_OFFSET_TICKS: i64 = SAMPLE_RATE as i64;
-
-/// EBU R 128 for the web.
-const TARGET_LUFS: f64 = -16.0;
-const TARGET_PEAK_DBTP: f64 = -1.5;
 
 pub(super) struct Encoded {
     pub(super) whole: PathBuf,
@@ -37,7 +34,8 @@ pub(super) async fn encode(
         Loudness::Keep => None,
         Loudness::Normalise => Some(measure(toolbox, spec, cancel).await?),
     };
-    let gain = source.and_then(|source| normalising_filter(&source.loudness));
+    let gain = source.and_then(|source| source.loudness.correction());
+    let gain = gain.map(|filter| format!(",{filter},aresample={SAMPLE_RATE}"));
     let whole = std::path::absolute(spec.folder.join("whole.mp4"))
         .map_err(|error| MediaError::io(STEP, "the folder has no path", &error))?;
     let graph = format!(
@@ -130,18 +128,6 @@ fn encoder(codec: AudioCodec) -> &'static str {
         AudioCodec::Opus => "libopus",
         AudioCodec::Aac | AudioCodec::Mp3 => "aac",
     }
-}
-
-/// One gain for the whole, where the peak allows it; FFmpeg falls back to a gain that moves, where it does not. The
-/// range it is told is the sound's own, so that a wide one is no reason to move the gain.
-fn normalising_filter(measured: &LoudnessMeasure) -> Option<String> {
-    let (integrated, peak) = (measured.integrated_lufs?, measured.true_peak_dbtp?);
-    let (range, threshold) = (measured.range_lu.unwrap_or(0.0), measured.threshold_lufs?);
-    let range_target = range.ceil().clamp(7.0, 20.0);
-    Some(format!(
-        ",loudnorm=I={TARGET_LUFS}:TP={TARGET_PEAK_DBTP}:LRA={range_target}:linear=true:measured_I={integrated}\
-         :measured_TP={peak}:measured_LRA={range}:measured_thresh={threshold},aresample={SAMPLE_RATE}"
-    ))
 }
 
 impl SoundtrackSpec<'_> {

@@ -1,16 +1,6 @@
 //! How loud it is, from what the meter of FFmpeg says when it ends.
 
-use serde::{Deserialize, Serialize};
-
-/// EBU R 128 figures. `None` is silence, which has none.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct LoudnessMeasure {
-    pub integrated_lufs: Option<f64>,
-    pub range_lu: Option<f64>,
-    pub true_peak_dbtp: Option<f64>,
-    /// The gate below which sound did not count.
-    pub threshold_lufs: Option<f64>,
-}
+use crate::loudness::LoudnessMeasure;
 
 /// What a metered run said.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

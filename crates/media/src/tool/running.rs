@@ -46,6 +46,8 @@ pub struct Finished {
     pub stderr_tail: String,
     pub progress: Progress,
     pub wall: Duration,
+    /// Of the child alone, in steps of the kernel's clock, which are of 10 ms.
+    pub cpu: Duration,
 }
 
 /// Tells the watch that a child gets on, where its own progress does not: whoever moves its bytes calls
@@ -318,6 +320,7 @@ enum End {
 impl Watched {
     async fn run(mut self) -> Result<Finished> {
         let end = self.first_end().await;
+        let cpu = self.child.id().map(group::cpu_of_ended).unwrap_or_default();
         self.group.kill();
         let status = self.child.wait().await;
         // Readers that do not come to an end are aborted with `self`; what they gathered is kept.
@@ -333,7 +336,7 @@ impl Watched {
         let status = status
             .map_err(|error| MediaError::io(self.step.clone(), "the child cannot be awaited", &error))?;
         tracing::debug!(?end, %status, "ended");
-        self.judge(end, status)
+        self.judge(end, status, cpu)
     }
 
     async fn first_end(&mut self) -> End {
@@ -348,7 +351,7 @@ impl Watched {
         }
     }
 
-    fn judge(self, end: End, status: ExitStatus) -> Result<Finished> {
+    fn judge(self, end: End, status: ExitStatus, cpu: Duration) -> Result<Finished> {
         let (stderr_tail, program, limits) = (self.collected.stderr_tail(), self.program, &self.limits);
         let stdout = self.collected.take_stdout();
         let stopped = |detail: String| At::new(self.step.clone(), detail).with_stderr(stderr_tail.clone());
@@ -357,6 +360,7 @@ impl Watched {
                 stdout,
                 progress: *self.progress.borrow(),
                 wall: self.activity.started_at.elapsed(),
+                cpu,
                 stderr_tail,
             }),
             End::Exited => Err(classify::failure(program, status, self.step, stderr_tail)),

@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod audio;
 mod canary;
 mod capability;
 mod clips;
 mod film;
 mod hostile;
+mod images;
 mod isobmff;
+mod pictures;
 mod plan;
 mod playlist;
 mod probe;

@@ -68,6 +68,10 @@ async fn programs(toolbox: &Toolbox) -> Vec<Check> {
         program(Program::Ffmpeg, capabilities.ffmpeg_version.as_deref()),
         program(Program::Ffprobe, capabilities.ffprobe_version.as_deref()),
         program(Program::Vips, capabilities.vips_version.as_deref()),
+        program(
+            Program::VipsHelper,
+            capabilities.has_vips_helper.then_some("beside this program, or in PATH"),
+        ),
         needed(&capabilities),
         wanted(&capabilities),
     ]
@@ -79,6 +83,11 @@ fn program(program: Program, version: Option<&str>) -> Check {
         (Program::Ffmpeg | Program::Ffprobe, None) => {
             Check::fail(program.name(), "it is not in PATH", INSTALL)
         }
+        (Program::VipsHelper, None) => Check::warn(
+            program.name(),
+            "it is neither beside this program nor in PATH: pictures cannot be made",
+            "put it there; `cargo build --release` makes both",
+        ),
         (Program::Vips, None) => {
             Check::warn(program.name(), "it is not in PATH: pictures cannot be made", INSTALL)
         }

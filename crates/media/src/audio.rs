@@ -1,0 +1,263 @@
+//! Sound alone: renditions, how loud it is, and a waveform for drawing.
+//!
+//! One decode feeds the encoders and, through a pipe, this process, which measures loudness and peaks. Only when the
+//! loudness is to be changed does the sound have to be read twice: it must be known before it can be corrected.
+
+mod listen;
+mod waveform;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{At, InputProblem, MediaError, Result};
+use crate::limits::Limits;
+use crate::loudness::LoudnessMeasure;
+use crate::probe::{AudioStream, Probe, input_args};
+use crate::recipe::{AudioCodec, AudioFormat, AudioSpec, Loudness};
+use crate::sniff::Format;
+use crate::tool::{Finished, Output, Program, Tool, ToolLimits, Toolbox};
+
+use listen::{Heard, Listener};
+use waveform::Waveform;
+
+const STEP: &str = "audio";
+const RATE_MAX_HZ: u32 = 48_000;
+const OUTPUT_MAX_BYTES: u64 = 8 << 30;
+
+/// Everything that came out of one sound.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AudioSet {
+    /// In the order of the recipe.
+    pub renditions: Vec<AudioFile>,
+    /// JSON in the second version of audiowaveform's format.
+    pub waveform: Option<PathBuf>,
+    /// Of the source, as it was before any correction.
+    pub loudness: LoudnessMeasure,
+    /// Counted in samples.
+    pub duration_us: u64,
+    /// Of all processes that it took.
+    pub cpu: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AudioFile {
+    pub codec: AudioCodec,
+    pub kbits: u32,
+    pub path: PathBuf,
+    pub bytes: u64,
+    pub channels: u32,
+}
+
+/// Makes the renditions in `scratch`, of the stream that is meant ([`Probe::audio`]). More than two channels become
+/// stereo.
+pub async fn make_audio(
+    toolbox: &Toolbox,
+    input: &Path,
+    probe: &Probe,
+    spec: &AudioSpec,
+    limits: &Limits,
+    scratch: &Path,
+    cancel: &CancellationToken,
+) -> Result<AudioSet> {
+    let Some(stream) = probe.audio() else {
+        let at = At::new(STEP, "there is no sound");
+        return Err(MediaError::bad_input(InputProblem::NoSuchStream, at));
+    };
+    let absolute = |path: &Path| {
+        std::path::absolute(path).map_err(|error| MediaError::io(STEP, "a folder has no path", &error))
+    };
+    let (input, scratch) = (absolute(input)?, absolute(scratch)?);
+    Work { toolbox, input: &input, probe, stream, spec, limits, scratch: &scratch, cancel }.all().await
+}
+
+struct Work<'a> {
+    toolbox: &'a Toolbox,
+    input: &'a Path,
+    probe: &'a Probe,
+    stream: &'a AudioStream,
+    spec: &'a AudioSpec,
+    limits: &'a Limits,
+    scratch: &'a Path,
+    cancel: &'a CancellationToken,
+}
+
+impl Work<'_> {
+    async fn all(&self) -> Result<AudioSet> {
+        let (heard, cpu) = match self.spec.loudness {
+            Loudness::Keep => self.listen(&self.spec.formats).await?,
+            Loudness::Normalise => {
+                let (heard, measuring) = self.listen(&[]).await?;
+                let encoding = self.encode_at(heard.loudness).await?;
+                (heard, measuring + encoding)
+            }
+        };
+        Ok(AudioSet {
+            renditions: self.renditions().await?,
+            waveform: self.write_waveform(&heard).await?,
+            loudness: heard.loudness,
+            duration_us: heard.duration_us(),
+            cpu,
+        })
+    }
+
+    /// One decode: the samples come here, and to any number of encoders.
+    async fn listen(&self, formats: &[AudioFormat]) -> Result<(Heard, Duration)> {
+        let (reader, writer) =
+            std::io::pipe().map_err(|error| MediaError::io(STEP, "no pipe can be made", &error))?;
+        let tool = self.tool(formats, "", true)?.progress_on_stderr().stdout(Output::Into(writer.into()));
+        let running = tool.start(self.cancel)?;
+        let pace = self.spec.waveform_points_per_second;
+        let listener = Listener::new(self.stream.sample_rate, self.channels(), pace)?;
+        let activity = running.activity();
+        let listening = tokio::task::spawn_blocking(move || listener.hear(reader, &activity));
+        // The pipe ends with the child, so the listener does too.
+        let finished = running.finish().await;
+        let heard = listening.await.map_err(|error| {
+            MediaError::unexpected(At::new(STEP, format!("listening ended early: {error}")))
+        })?;
+        let finished = finished?;
+        let heard = heard?;
+        self.check_whole(&heard, &finished)?;
+        Ok((heard, finished.cpu))
+    }
+
+    async fn encode_at(&self, measured: LoudnessMeasure) -> Result<Duration> {
+        if self.spec.formats.is_empty() {
+            return Ok(Duration::ZERO);
+        }
+        let correction = measured.correction().map_or_else(String::new, |filter| format!(",{filter}"));
+        let tool = self.tool(&self.spec.formats, &correction, false)?.stdout(Output::Progress);
+        Ok(tool.start(self.cancel)?.finish().await?.cpu)
+    }
+
+    fn tool(&self, formats: &[AudioFormat], filter: &str, with_samples: bool) -> Result<Tool> {
+        let mut tool = self
+            .toolbox
+            .tool(Program::Ffmpeg, STEP)?
+            .args(["-y"])
+            .args(self.trim_args())
+            .args(input_args(self.input, self.probe.format, self.limits)?)
+            .arg("-filter_complex")
+            .arg(self.graph(formats.len(), filter, with_samples));
+        if with_samples {
+            tool = tool.args(["-map", "[samples]", "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1"]);
+        }
+        for (n, format) in formats.iter().enumerate() {
+            tool =
+                tool.arg("-map").arg(format!("[r{n}]")).args(["-map_metadata", "-1", "-map_chapters", "-1"]);
+            tool = tool.args(encoder_args(format)).arg(file_name(n, format.codec));
+        }
+        let limits = ToolLimits {
+            file_size_bytes: Some(OUTPUT_MAX_BYTES),
+            ..ToolLimits::for_media(self.probe.duration().unwrap_or_default())
+        };
+        Ok(tool.scratch(self.scratch).readable(self.input).limits(limits))
+    }
+
+    fn graph(&self, encoders: usize, filter: &str, with_samples: bool) -> String {
+        let layout = if self.channels() == 1 { "mono" } else { "stereo" };
+        let rate = self.stream.sample_rate;
+        let index = self.stream.index;
+        let samples = if with_samples { "[samples]" } else { "" };
+        let splits: String = (0..encoders).map(|n| format!("[s{n}]")).collect();
+        let ways = encoders + usize::from(with_samples);
+        let mut graph = format!(
+            "[0:{index}]aformat=channel_layouts={layout}:sample_rates={rate}:sample_fmts=flt{filter},\
+             asplit={ways}{samples}{splits}"
+        );
+        let resample = if rate > RATE_MAX_HZ || !filter.is_empty() { "aresample=48000" } else { "anull" };
+        for n in 0..encoders {
+            graph.push_str(&format!(";[s{n}]{resample}[r{n}]"));
+        }
+        graph
+    }
+
+    /// Before the input, where they bind every output.
+    fn trim_args(&self) -> Vec<String> {
+        let seconds = |ms: u64| format!("{}.{:03}", ms / 1000, ms % 1000);
+        let trim = self.spec.trim;
+        let mut args = Vec::new();
+        if trim.start_ms > 0 {
+            args.extend(["-ss".into(), seconds(trim.start_ms)]);
+        }
+        if let Some(end_ms) = trim.end_ms {
+            args.extend(["-t".into(), seconds(end_ms.saturating_sub(trim.start_ms))]);
+        }
+        args
+    }
+
+    fn channels(&self) -> u32 {
+        self.stream.channels.min(2)
+    }
+
+    /// FFmpeg is content with half a file. Only some containers know their length; others guess it from the bit rate.
+    fn check_whole(&self, heard: &Heard, finished: &Finished) -> Result<()> {
+        let refuse = |problem, detail: String| {
+            Err(MediaError::bad_input(
+                problem,
+                At::new(STEP, detail).with_stderr(finished.stderr_tail.clone()),
+            ))
+        };
+        if heard.frames == 0 {
+            return refuse(InputProblem::Corrupt, "no sound came out".into());
+        }
+        let guesses = matches!(self.probe.format, Format::Mp3 | Format::Adts | Format::MpegTs | Format::Avi);
+        let Some(said_us) = self.stream.duration_us.or(self.probe.duration_us).filter(|_| !guesses) else {
+            return Ok(());
+        };
+        let trim = self.spec.trim;
+        let until_us = trim.end_ms.map_or(said_us, |end_ms| said_us.min(end_ms * 1000));
+        let wanted_us = until_us.saturating_sub(trim.start_ms * 1000);
+        if heard.duration_us() + 500_000 + wanted_us / 50 < wanted_us {
+            let detail = format!("{} of {wanted_us} us of sound came out", heard.duration_us());
+            return refuse(InputProblem::Truncated, detail);
+        }
+        Ok(())
+    }
+
+    async fn renditions(&self) -> Result<Vec<AudioFile>> {
+        let mut renditions = Vec::with_capacity(self.spec.formats.len());
+        for (n, format) in self.spec.formats.iter().enumerate() {
+            let path = self.scratch.join(file_name(n, format.codec));
+            let metadata = tokio::fs::metadata(&path).await;
+            let bytes = metadata.map_err(|error| MediaError::io(STEP, path.display(), &error))?.len();
+            if bytes == 0 {
+                return Err(MediaError::unexpected(At::new(STEP, format!("{} is empty", path.display()))));
+            }
+            let (codec, kbits, channels) = (format.codec, format.kbits, self.channels());
+            renditions.push(AudioFile { codec, kbits, path, bytes, channels });
+        }
+        Ok(renditions)
+    }
+
+    async fn write_waveform(&self, heard: &Heard) -> Result<Option<PathBuf>> {
+        let Some(waveform) = &heard.waveform else { return Ok(None) };
+        let path = self.scratch.join("waveform.json");
+        let written = tokio::fs::write(&path, waveform.to_json()).await;
+        written.map_err(|error| MediaError::io(STEP, "the waveform cannot be written", &error))?;
+        Ok(Some(path))
+    }
+}
+
+fn encoder_args(format: &AudioFormat) -> Vec<String> {
+    let fixed: &[&str] = match format.codec {
+        AudioCodec::Aac => &["-c:a", "aac", "-movflags", "+faststart", "-f", "ipod"],
+        AudioCodec::Opus => &["-c:a", "libopus", "-f", "ogg"],
+        AudioCodec::Mp3 => &["-c:a", "libmp3lame", "-f", "mp3"],
+    };
+    let mut args: Vec<String> = fixed.iter().map(|arg| (*arg).to_owned()).collect();
+    args.extend(["-b:a".into(), format!("{}k", format.kbits)]);
+    args
+}
+
+fn file_name(n: usize, codec: AudioCodec) -> String {
+    let extension = match codec {
+        AudioCodec::Aac => "m4a",
+        AudioCodec::Opus => "opus",
+        AudioCodec::Mp3 => "mp3",
+    };
+    format!("audio-{n}.{extension}")
+}
