@@ -1,6 +1,6 @@
 -- finish_completed.sql: move completed jobs to history that are still running, belong to no run and have no limit: most
--- jobs, for which finish_done.sql would be half of what they cost. Fewer rows than claims: the rest is for finish_done.sql
--- to judge.
+-- jobs, for which finish_done.sql would be half of what they cost. The rows are the claims that are left over, most
+-- often none: they are for finish_done.sql to judge.
 -- That a job still runs is asked by an expression, for which the planner has no statistics: told that hardly any job
 -- runs, it would compare every row with every claim.
 WITH gone AS (
@@ -18,15 +18,21 @@ WITH gone AS (
     SELECT moved.lane, moved.kind, change.state, change.sign * moved.jobs
     FROM (SELECT lane, kind, COUNT(*) AS jobs FROM gone GROUP BY lane, kind) AS moved
     CROSS JOIN (VALUES ('running', -1), ('completed', 1)) AS change (state, sign)
+), done AS (
+    INSERT INTO telecine.job_done (
+        id, tenant, run, step, kind, lane, priority, fair_at, state, run_at, generation, fence, settled_fence, worker,
+        slot, claimed_at, timeout_ms, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor,
+        backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, required, progress, checkpoint, payload,
+        result, created_at, finished_at
+    )
+    SELECT
+        id, tenant, run, step, kind, lane, priority, fair_at, 'completed', run_at, generation, fence, fence, worker, slot,
+        claimed_at, timeout_ms, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms,
+        limit_key, unique_key, scratch_bytes, cost_ms, required, progress, checkpoint, payload, result::JSON, created_at,
+        now()
+    FROM gone
 )
-INSERT INTO telecine.job_done (
-    id, tenant, run, step, kind, lane, priority, fair_at, state, run_at, generation, fence, settled_fence, worker,
-    slot, claimed_at, timeout_ms, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor,
-    backoff_cap_ms, limit_key, unique_key, scratch_bytes, cost_ms, required, progress, checkpoint, payload,
-    result, created_at, finished_at
-)
-SELECT
-    id, tenant, run, step, kind, lane, priority, fair_at, 'completed', run_at, generation, fence, fence, worker, slot,
-    claimed_at, timeout_ms, attempt, max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms,
-    limit_key, unique_key, scratch_bytes, cost_ms, required, progress, checkpoint, payload, result::JSON, created_at, now()
-FROM gone
+SELECT input.id, input.fence
+FROM UNNEST($1::BIGINT[], $2::BIGINT[]) AS input (id, fence)
+WHERE (SELECT COUNT(*) FROM gone) < CARDINALITY($1)
+    AND NOT EXISTS (SELECT 1 FROM gone WHERE gone.id = input.id AND gone.fence = input.fence)

@@ -55,18 +55,15 @@ pub(super) struct Return {
 pub(super) async fn finish(database: &Database, batch: &[Finish]) -> Tried<(Vec<Settled>, Ring)> {
     let (plain, mut others): (Vec<&Finish>, Vec<&Finish>) =
         batch.iter().partition(|finish| finish.plain_result().is_some());
-    let all_completed = complete(database, &plain).await? == plain.len();
-    // A claim that was taken for lost has more to settle. Which one that is shows when all are asked about again: those
-    // that have just completed are told that they count.
-    if !all_completed {
-        others.extend(plain);
-    }
+    let left_over = complete(database, &plain).await?;
+    // A claim that was taken for lost has more to settle.
+    others.extend(plain.into_iter().filter(|finish| left_over.contains(&key(finish))));
     if others.is_empty() {
         return Ok((vec![Settled::Accepted; batch.len()], Ring::default()));
     }
     let (settled, ring) = judge(database, &others).await?;
     let answers = batch.iter().map(|finish| {
-        let completed = all_completed && finish.plain_result().is_some();
+        let completed = finish.plain_result().is_some() && !left_over.contains(&key(finish));
         match completed || settled.contains(&key(finish)) {
             true => Settled::Accepted,
             false => Settled::Refused,
@@ -75,25 +72,25 @@ pub(super) async fn finish(database: &Database, batch: &[Finish]) -> Tried<(Vec<
     Ok((answers.collect(), ring))
 }
 
-/// The short way of most jobs; says how many could take it.
-async fn complete(database: &Database, plain: &[&Finish]) -> Tried<usize> {
+/// The short way of most jobs; says which could not take it.
+async fn complete(database: &Database, plain: &[&Finish]) -> Tried<Claims> {
     if plain.is_empty() {
-        return Ok(0);
+        return Ok(HashSet::new());
     }
     let mut plain = plain.to_vec();
     // Everyone locks jobs in order of id.
     plain.sort_by_key(|finish| finish.job());
     let results = plain.iter().map(|finish| finish.plain_result().map(ToString::to_string));
     let mut connection = database.connection().await?;
-    let completed = statement(sql!("finish_completed"))
+    let left_over = statement(sql!("finish_completed"))
         .bind(plain.iter().map(|finish| finish.job().0).collect::<Vec<_>>())
         .bind(plain.iter().map(|finish| finish.claim.fence().0).collect::<Vec<_>>())
         .bind(results.collect::<Vec<_>>())
         .bind(plain.iter().map(|finish| finish.claim.slot.map(small)).collect::<Vec<_>>())
-        .execute(&mut connection)
+        .fetch_all(&mut connection)
         .await?;
     connection.commit().await?;
-    Ok(usize::try_from(completed.rows_affected()).unwrap_or_default())
+    left_over.iter().map(claim_of).collect()
 }
 
 /// Settles any outcomes of any claims; says which were accepted.
@@ -198,8 +195,10 @@ async fn settle_in_runs(
     let mut ring = Ring::default();
     let run_of = |finish: &Finish| held.get(&key(finish)).and_then(Option::as_ref);
     let mut in_runs: Vec<_> = batch.iter().filter_map(|finish| Some((run_of(finish)?, *finish))).collect();
-    // Everyone locks runs in order of id.
     in_runs.sort_by_key(|(run, _)| *run);
+    if in_runs.iter().any(|(_, finish)| finish.spawned().is_some()) {
+        graph::hold_runs(&mut tx, in_runs.iter().map(|(run, _)| run.as_str()).collect()).await?;
+    }
     for (run, finish) in in_runs {
         for record in &finish.records {
             graph::write_record(&mut tx, run, record, None).await?;

@@ -173,6 +173,12 @@ pub(super) async fn hold(
     rows.iter().map(|row| Ok(((value(row, "id")?, value(row, "fence")?), value(row, "run")?))).collect()
 }
 
+/// Everyone locks runs in order of id: whoever spawns into some of them locks those first in which jobs only end.
+pub(super) async fn hold_runs(connection: &mut Session<'_>, runs: Vec<&str>) -> Tried<()> {
+    statement(sql!("finish_runs")).bind(runs).execute(connection).await?;
+    Ok(())
+}
+
 /// Writes a record. `None`: there is no such run, or it is not at the expected version.
 pub(super) async fn write_record(
     connection: &mut Session<'_>,

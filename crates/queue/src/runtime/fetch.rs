@@ -147,7 +147,7 @@ async fn run(shared: &Shared, kind: Arc<dyn Kind>, job: Arc<Job>, context: JobCo
     if let Some(ended) = (&mut attempt).now_or_never() {
         return outcome(Some(ended), claim.stop_reason(), timeout);
     }
-    // In a task of its own it can be given up even if it blocks its thread.
+    // In a task of its own it can be given up even if it blocks its thread from now on.
     let mut task = tokio::spawn(attempt);
     let ended = tokio::select! {
         biased;

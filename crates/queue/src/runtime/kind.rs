@@ -36,7 +36,7 @@ pub trait Kind: Send + Sync + 'static {
     /// Does the work. Stop soon after [`JobContext::stopping`] is cancelled. A panic counts as a failure.
     ///
     /// It shares its runtime with the worker: work that blocks its thread (computing, blocking I/O) belongs in
-    /// `tokio::task::spawn_blocking` or a process of its own.
+    /// `tokio::task::spawn_blocking` or a process of its own. Timeout, cancel and drain reach it when it first waits.
     async fn run(&self, job: &Job, context: &JobContext) -> Result<Value, Failure>;
 }
 

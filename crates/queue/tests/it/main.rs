@@ -13,6 +13,7 @@ mod power_loss;
 mod promises;
 mod proxy;
 mod schema;
+mod shared_finishes;
 mod shared_pushes;
 mod unfit;
 
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     trials.extend(pooler::trials(&server));
     trials.extend(power_loss::trials());
     trials.extend(schema::trials(&server));
+    trials.extend(shared_finishes::trials(&server));
     trials.extend(shared_pushes::trials(&server));
     trials.extend(unfit::trials(&server));
     let conclusion = libtest_mimic::run(&arguments, trials);

@@ -87,8 +87,8 @@ fn every_sql_file_prepares(ground: Ground) {
     .expect("the runtime starts");
 }
 
-/// Every statement finds its rows by an index, in the plan that is kept for any parameters: what a million rows behind
-/// would cost does not show while tables are small.
+/// No statement reads a growing table from end to end for want of an index, in the plan that is kept for any parameters:
+/// what a million rows behind would cost does not show while tables are small.
 fn no_statement_reads_all_there_is(ground: Ground) {
     use sqlx::{AssertSqlSafe, Connection, Executor, Row};
     // The others hold a row per worker, setting or change of a second.
