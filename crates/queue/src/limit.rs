@@ -7,23 +7,24 @@
 //! leak: a worker that is killed leaves rows behind, and rows are what is counted.
 //!
 //! A job with two bounds needs room in both, and must not hold up others while it has it in one only. So it stands in
-//! one line at a time: in its tenant's while that is full, in its key's otherwise. A tenant with room for three calls
-//! three of its jobs to the line of each key they wait for, the others stay; a key sends back to their tenants those it
-//! comes to whose tenant is full. What a balance moves thus goes by the room there is, not by how many are parked.
+//! one line at a time, its tenant's or its key's. A tenant with room for three calls the best three of its jobs whose keys
+//! have room to the lines of those; a key sends back to their tenants those it comes to whose tenant is full. If a tenant
+//! still has room when none of its keys has, one job in the line of each stands in for the others, so that whoever makes
+//! room in the key comes to that tenant. What a balance moves thus goes by the room there is, not by how many are parked
+//! or how many keys they have.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+mod gates;
+
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::bell::Ring;
+pub(crate) use self::gates::{Balanced, Candidate, Gate, Gates};
 use crate::error::{QueueError, Result};
 use crate::job::check_name;
 use crate::timestamp::Timestamp;
 
-/// Jobs admitted or parked in one transaction.
-pub(crate) const BALANCE_BATCH: u32 = 1_000;
 /// What `slow_down` leaves at least.
 const LOWEST_PACE: f64 = 1.0 / 16.0;
 /// What a pace gains back per millisecond: a sixteenth in ten seconds, so the lowest is whole again after 150.
@@ -298,217 +299,9 @@ impl Bound {
     }
 }
 
-/// A parked job that is next in a line.
-#[derive(Debug)]
-pub(crate) struct Candidate {
-    pub(crate) id: i64,
-    pub(crate) priority: i64,
-    pub(crate) fair_at: i64,
-    pub(crate) limit_key: Option<String>,
-    /// Its tenant, if that has a cap.
-    pub(crate) capped: Option<String>,
-}
-
-/// A bound while its jobs are balanced.
-#[derive(Debug)]
-pub(crate) struct Gate {
-    /// `None`: there is no limit, and everything is let in.
-    bucket: Option<Bucket>,
-    room: i64,
-    admitted: u64,
-}
-
-impl Gate {
-    pub(crate) fn open() -> Self {
-        Self { bucket: None, room: BALANCE_BATCH.into(), admitted: 0 }
-    }
-
-    pub(crate) fn of(bucket: Bucket, pending: u64, running: u64) -> Self {
-        let batch = i64::from(BALANCE_BATCH);
-        Self { room: bucket.room(pending, running).clamp(-batch, batch), bucket: Some(bucket), admitted: 0 }
-    }
-
-    fn free(&self) -> u64 {
-        u64::try_from(self.room).unwrap_or(0).saturating_sub(self.admitted)
-    }
-
-    fn bucket(&self) -> Option<Bucket> {
-        self.bucket.map(|bucket| bucket.spent(self.admitted))
-    }
-
-    /// When there was more room than jobs, nobody is left to wait for a token.
-    fn next_in(&self) -> Option<Duration> {
-        if self.free() > 0 { None } else { self.bucket()?.next_in() }
-    }
-}
-
-/// The bounds that are being balanced together.
-#[derive(Debug, Default)]
-pub(crate) struct Gates {
-    gates: BTreeMap<Bound, Gate>,
-    admitted: u64,
-    moved: u64,
-    left: bool,
-}
-
-/// What becomes of candidates.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Verdict {
-    pub(crate) admitted: Vec<i64>,
-    /// Their keys have room but their tenants do not: back to the tenants' lines, and others may be next.
-    pub(crate) sent_back: Vec<i64>,
-}
-
-impl Gates {
-    pub(crate) fn insert(&mut self, bound: Bound, gate: Gate) {
-        self.gates.insert(bound, gate);
-    }
-
-    /// Bounds of which too many jobs are pending, and how many too many.
-    pub(crate) fn over(&self) -> Vec<(&Bound, u64)> {
-        let over = self.gates.iter().filter(|(_, gate)| gate.room < 0);
-        over.map(|(bound, gate)| (bound, gate.room.unsigned_abs())).collect()
-    }
-
-    /// Bounds that have room, and how much.
-    pub(crate) fn free(&self) -> Vec<(&Bound, u64)> {
-        self.gates.iter().map(|(bound, gate)| (bound, gate.free())).filter(|(_, free)| *free > 0).collect()
-    }
-
-    /// Tenants of candidates of which nothing is known here yet.
-    pub(crate) fn unknown(&self, candidates: &[Candidate]) -> Bounds {
-        let tenants = candidates.iter().filter_map(|job| job.capped.clone().map(Bound::Tenant));
-        tenants.filter(|tenant| !self.gates.contains_key(tenant)).collect()
-    }
-
-    /// Jobs that gave up their place, which may leave room in another bound: that is looked at soon.
-    pub(crate) fn note_parked(&mut self, jobs: u64) {
-        self.moved += jobs;
-        self.left |= jobs > 0;
-    }
-
-    /// Jobs that were called to another line.
-    pub(crate) fn note_called(&mut self, jobs: u64) {
-        self.moved += jobs;
-    }
-
-    /// Lets in, in the order of the line, those who find room everywhere. A tenant that could not be looked at keeps its
-    /// jobs where they are.
-    pub(crate) fn decide(&mut self, mut candidates: Vec<Candidate>) -> Verdict {
-        candidates.sort_by_key(|job| (Reverse(job.priority), job.fair_at, job.id));
-        let mut verdict = Verdict::default();
-        for job in candidates {
-            let key = job.limit_key.map(Bound::Key);
-            let tenant = job.capped.map(Bound::Tenant);
-            let free = |bound: &Option<Bound>| match bound {
-                Some(bound) => self.gates.get(bound).map(Gate::free),
-                None => Some(u64::MAX),
-            };
-            match (free(&key), free(&tenant)) {
-                (Some(1..), None) => self.left = true,
-                (Some(1..), Some(0)) if key.is_some() => verdict.sent_back.push(job.id),
-                (Some(1..), Some(1..)) => {
-                    for bound in [key, tenant].into_iter().flatten() {
-                        self.gates.entry(bound).and_modify(|gate| gate.admitted += 1);
-                    }
-                    verdict.admitted.push(job.id);
-                }
-                (None | Some(0), _) | (Some(_), Some(0)) => {}
-            }
-        }
-        self.admitted += verdict.admitted.len() as u64;
-        self.moved += verdict.sent_back.len() as u64;
-        verdict
-    }
-
-    /// One transaction has moved as many as it should.
-    pub(crate) fn is_spent(&self) -> bool {
-        self.moved >= BALANCE_BATCH.into()
-    }
-
-    /// Buckets out of which tokens were taken.
-    pub(crate) fn spent(&self) -> impl Iterator<Item = (&str, Bucket)> {
-        self.gates.iter().filter(|(_, gate)| gate.admitted > 0).filter_map(|(bound, gate)| {
-            gate.bucket().filter(|bucket| bucket.per_minute.is_some()).map(|bucket| (bound.name(), bucket))
-        })
-    }
-
-    pub(crate) fn balanced(&self) -> Balanced {
-        let most = self.gates.values().map(|gate| gate.admitted).max().unwrap_or(0);
-        let next_in = self.gates.values().filter_map(Gate::next_in);
-        let again = self.left.then_some(SHORTEST_WAIT);
-        Balanced { moved: most.max(self.moved), admitted: self.admitted, next_in: next_in.chain(again).min() }
-    }
-}
-
-/// What a balance did, and when time alone may allow more.
-#[derive(Debug, Default)]
-pub(crate) struct Balanced {
-    /// The most that were let in by one bound, or that were moved otherwise.
-    moved: u64,
-    pub(crate) admitted: u64,
-    pub(crate) next_in: Option<Duration>,
-}
-
-impl Balanced {
-    /// What came of both, one after the other.
-    pub(crate) fn then(self, next: Self) -> Self {
-        Self { admitted: self.admitted + next.admitted, ..next }
-    }
-
-    /// One transaction was not enough.
-    pub(crate) fn is_partial(&self) -> bool {
-        self.moved >= BALANCE_BATCH.into()
-    }
-
-    /// Somebody has to be there when the next token is, or to do the rest.
-    pub(crate) fn ring(&self) -> Ring {
-        let scheduled = self.next_in.is_some() || self.is_partial();
-        Ring { ready: self.admitted > 0, scheduled, ..Ring::default() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn key(name: &str) -> Bound {
-        Bound::Key(name.into())
-    }
-
-    fn tenant(name: &str) -> Bound {
-        Bound::Tenant(name.into())
-    }
-
-    fn candidate(id: i64, limit_key: Option<&str>, capped: Option<&str>) -> Candidate {
-        let (limit_key, capped) = (limit_key.map(str::to_owned), capped.map(str::to_owned));
-        Candidate { id, priority: 50, fair_at: 0, limit_key, capped }
-    }
-
-    #[test]
-    fn a_job_needs_room_everywhere_and_is_otherwise_in_nobodys_way() {
-        let mut gates = Gates::default();
-        gates.insert(key("k"), Gate::of(bucket(Some(3), None), 0, 0));
-        gates.insert(tenant("full"), Gate::of(bucket(Some(1), None), 0, 1));
-        gates.insert(tenant("free"), Gate::of(bucket(Some(1), None), 0, 0));
-
-        let verdict = gates.decide(vec![
-            candidate(5, Some("k"), Some("unknown")),
-            candidate(4, None, Some("free")),
-            candidate(3, Some("k"), None),
-            candidate(2, Some("k"), Some("free")),
-            candidate(1, Some("k"), Some("full")),
-        ]);
-
-        assert_eq!(verdict, Verdict { admitted: vec![2, 3], sent_back: vec![1] });
-        let balanced = gates.balanced();
-        assert_eq!(
-            (balanced.admitted, balanced.next_in),
-            (2, Some(SHORTEST_WAIT)),
-            "one could not be judged"
-        );
-        assert_eq!(gates.free(), [(&key("k"), 1)]);
-    }
 
     fn bucket(max_running: Option<u32>, per_minute: Option<f64>) -> Bucket {
         Bucket { max_running, per_minute, pace: 1.0, tokens: 1.0, refilled_at_ms: 0 }

@@ -5,7 +5,8 @@
 //! those that nobody holds, so it waits for no one.
 //!
 //! Rows of limits are locked in one order, keys before tenants. A balance locks all that it can foresee at once; a tenant
-//! that it comes across later it takes only if that needs no waiting, and leaves to the next `promote` otherwise.
+//! that it comes across later it takes only if that needs no waiting, and leaves to the next `promote` otherwise. So it
+//! does with a key that comes up in the line of a tenant before that is locked.
 
 use std::collections::BTreeSet;
 
@@ -185,16 +186,20 @@ async fn balance_alone(database: &Database, bounds: &Bounds) -> Tried<Balanced> 
 
 async fn balance_bounds(connection: &mut Session<'_>, bounds: &Bounds) -> Tried<Balanced> {
     let mut gates = Gates::default();
-    let mut bounds = bounds.clone();
+    let asked = bounds;
+    let mut bounds = asked.clone();
     widen(connection, &mut bounds).await?;
     let mut no_tenant_yet = names(&bounds).1.is_empty();
     lock(connection, &bounds).await?;
     insert(connection, &mut gates, bounds).await?;
     let parked = park(connection, &gates).await?;
-    let called = call(connection, &gates).await?;
     gates.note_parked(parked);
-    gates.note_called(called);
-    while !gates.is_spent() {
+    look_into_lines(connection, &mut gates, asked).await?;
+    loop {
+        let called = call(connection, &gates).await?;
+        if !gates.note_called(called) {
+            break;
+        }
         let next = next(connection, &gates).await?;
         let mut unknown = gates.unknown(&next);
         // The first of them are still in order, behind the keys.
@@ -204,13 +209,18 @@ async fn balance_bounds(connection: &mut Session<'_>, bounds: &Bounds) -> Tried<
             unknown = try_lock(connection, &unknown).await?;
         }
         insert(connection, &mut gates, unknown).await?;
+        if gates.meet(&next) {
+            continue;
+        }
         let verdict = gates.decide(next);
         change_line(connection, sql!("limit_admit"), &verdict.admitted).await?;
         change_line(connection, sql!("limit_send_back"), &verdict.sent_back).await?;
-        if verdict.sent_back.is_empty() {
+        if gates.is_spent() {
             break;
         }
     }
+    let standing_in = stand_in(connection, &gates).await?;
+    gates.note_stand_ins(standing_in);
     for (key, bucket) in gates.spent() {
         store(connection, key, &bucket).await?;
     }
@@ -315,10 +325,50 @@ async fn park(connection: &mut Session<'_>, gates: &Gates) -> Tried<u64> {
     Ok(of_keys + move_jobs(connection, sql!("cap_park"), tenants).await?)
 }
 
-/// Tenants with room call as many of their jobs to the line of each key they wait for; says how many.
+/// Notes the keys of the jobs that wait in the lines of these tenants, as far as they have room.
+async fn look_into_lines(connection: &mut Session<'_>, gates: &mut Gates, asked: &Bounds) -> Tried<()> {
+    let free = gates.free().into_iter().filter(|(bound, _)| asked.contains(*bound));
+    let (_, tenants) = split(free);
+    if tenants.names.is_empty() {
+        return Ok(());
+    }
+    let rows = statement(sql!("cap_keys")).bind(tenants.names).fetch_all(connection).await?;
+    for row in &rows {
+        gates.note_waiting(Bound::Tenant(value(row, "tenant")?), Bound::Key(value(row, "key")?));
+    }
+    Ok(())
+}
+
+/// Tenants with room call their best jobs to the lines of keys with room; says how many.
 async fn call(connection: &mut Session<'_>, gates: &Gates) -> Tried<u64> {
-    let (_, tenants) = split(gates.free());
-    move_jobs(connection, sql!("cap_call"), tenants).await
+    let calls = gates.calls();
+    if calls.is_empty() {
+        return Ok(0);
+    }
+    let (tenants, jobs): (Vec<&str>, Vec<i64>) =
+        calls.iter().map(|call| (call.tenant, call.jobs.cast_signed())).unzip();
+    let (mut callers, mut keys) = (Vec::new(), Wanted::default());
+    for call in &calls {
+        for (key, jobs) in &call.keys {
+            callers.push(call.tenant);
+            keys.names.push(key);
+            keys.jobs.push(jobs.cast_signed());
+        }
+    }
+    let calling = statement(sql!("cap_call")).bind(tenants).bind(jobs);
+    let calling = calling.bind(callers).bind(keys.names).bind(keys.jobs);
+    big_number(&calling.fetch_one(connection).await?, "jobs")
+}
+
+/// Where keys are full, a job of each tenant with room stands in the line for the others; says how many were called to.
+async fn stand_in(connection: &mut Session<'_>, gates: &Gates) -> Tried<u64> {
+    let (tenants, keys): (Vec<&str>, Vec<&str>) = gates.stand_ins().into_iter().unzip();
+    if tenants.is_empty() || gates.is_spent() {
+        return Ok(0);
+    }
+    let rest = gates.rest().cast_signed();
+    let standing = statement(sql!("cap_stand_in")).bind(tenants).bind(keys).bind(rest);
+    big_number(&standing.fetch_one(connection).await?, "jobs")
 }
 
 async fn move_jobs(connection: &mut Session<'_>, sql: &'static str, wanted: Wanted<'_>) -> Tried<u64> {

@@ -125,43 +125,44 @@ pub(super) fn balance_touched(tx: &Tx<'_>) -> Result<()> {
 }
 
 /// Lets the next parked jobs in, or parks the pending ones that are too many.
-fn balance(tx: &Tx<'_>, mut bounds: Bounds) -> Result<Balanced> {
+fn balance(tx: &Tx<'_>, bounds: Bounds) -> Result<Balanced> {
     let mut gates = Gates::default();
-    let tenants: Vec<Bound> =
-        bounds.iter().filter(|bound| matches!(bound, Bound::Tenant(_))).cloned().collect();
-    for tenant in &tenants {
-        bounds.extend(keys_of(tx, tenant)?.into_iter().map(Bound::Key));
-    }
     for bound in bounds {
-        let gate = gate(tx, &bound)?;
-        gates.insert(bound, gate);
+        insert(tx, &mut gates, bound)?;
     }
-    let (mut parked, mut called) = (0, 0);
+    let mut parked = 0;
     for (bound, jobs) in gates.over() {
         parked += park(tx, bound, jobs)?;
     }
-    for (bound, jobs) in gates.free() {
-        called += call(tx, bound, jobs)?;
-    }
     gates.note_parked(parked);
-    gates.note_called(called);
-    while !gates.is_spent() {
+    look_into_lines(tx, &mut gates)?;
+    while gates.note_called(call(tx, &gates)?) {
         let next = next(tx, &gates)?;
         for tenant in gates.unknown(&next) {
-            let gate = gate(tx, &tenant)?;
-            gates.insert(tenant, gate);
+            insert(tx, &mut gates, tenant)?;
+        }
+        if gates.meet(&next) {
+            continue;
         }
         let verdict = gates.decide(next);
         admit(tx, &verdict.admitted)?;
-        if verdict.sent_back.is_empty() {
+        change_line(tx, sql!("limit_send_back"), &verdict.sent_back)?;
+        if gates.is_spent() {
             break;
         }
-        tx.run(sql!("limit_send_back"), [list(&verdict.sent_back)?])?;
     }
+    let standing_in = stand_in(tx, &gates)?;
+    gates.note_stand_ins(standing_in);
     for (key, bucket) in gates.spent() {
         store(tx, key, &bucket)?;
     }
     Ok(gates.balanced())
+}
+
+fn insert(tx: &Tx<'_>, gates: &mut Gates, bound: Bound) -> Result<()> {
+    let gate = gate(tx, &bound)?;
+    gates.insert(bound, gate);
+    Ok(())
 }
 
 fn gate(tx: &Tx<'_>, bound: &Bound) -> Result<Gate> {
@@ -176,18 +177,54 @@ fn gate(tx: &Tx<'_>, bound: &Bound) -> Result<Gate> {
     Ok(Gate::of(bucket, pending, running))
 }
 
-fn keys_of(tx: &Tx<'_>, tenant: &Bound) -> Result<Vec<String>> {
-    tx.all(sql!("cap_keys"), [tenant.name()], |row| row.get(0))
+/// Notes the keys of the jobs that wait in the lines of tenants with room, and how much room those have.
+fn look_into_lines(tx: &Tx<'_>, gates: &mut Gates) -> Result<()> {
+    let tenants = gates.free().into_iter().filter(|(bound, _)| matches!(bound, Bound::Tenant(_)));
+    let tenants: Vec<Bound> = tenants.map(|(tenant, _)| tenant.clone()).collect();
+    for tenant in tenants {
+        for key in tx.all(sql!("cap_keys"), [tenant.name()], |row| row.get(0).map(Bound::Key))? {
+            if !gates.holds(&key) {
+                insert(tx, gates, key.clone())?;
+            }
+            gates.note_waiting(tenant.clone(), key);
+        }
+    }
+    Ok(())
 }
 
-/// A tenant with room calls as many of its jobs to the line of each key they wait for.
-fn call(tx: &Tx<'_>, bound: &Bound, jobs: u64) -> Result<u64> {
-    let Bound::Tenant(tenant) = bound else { return Ok(0) };
+/// Tenants with room call their best jobs to the lines of keys with room; says how many.
+fn call(tx: &Tx<'_>, gates: &Gates) -> Result<u64> {
     let mut called = 0;
-    for key in keys_of(tx, bound)? {
-        called += tx.run(sql!("cap_call"), params![tenant, key, jobs.cast_signed()])?;
+    for call in gates.calls() {
+        let mut line = tx.all(sql!("cap_next"), params![call.tenant, call.jobs.cast_signed()], candidate)?;
+        for (key, jobs) in &call.keys {
+            let of_key = params![call.tenant, key, jobs.cast_signed()];
+            line.extend(tx.all(sql!("cap_next_of_key"), of_key, candidate)?);
+        }
+        let best = call.best(line);
+        change_line(tx, sql!("cap_call"), &best)?;
+        called += best.len() as u64;
     }
-    Ok(called as u64)
+    Ok(called)
+}
+
+/// Where keys are full, a job of each tenant with room stands in the line for the others; says how many were called to.
+fn stand_in(tx: &Tx<'_>, gates: &Gates) -> Result<u64> {
+    let (mut called, rest) = (0, gates.rest());
+    for (tenant, key) in gates.stand_ins() {
+        if called >= rest {
+            break;
+        }
+        called += tx.run(sql!("cap_stand_in"), [tenant, key])? as u64;
+    }
+    Ok(called)
+}
+
+fn change_line(tx: &Tx<'_>, sql: &'static str, jobs: &[i64]) -> Result<()> {
+    if !jobs.is_empty() {
+        tx.run(sql, [list(jobs)?])?;
+    }
+    Ok(())
 }
 
 /// Who would be next, as far as there is room.

@@ -7,11 +7,14 @@ use libtest_mimic::Trial;
 use serde_json::json;
 use sqlx::Connection;
 use telecine_queue::{
-    Failure, Job, JobContext, JobState, Kind, Kinds, OpenOptions, PostgresQueue, Push, Queue, QueueError,
-    WorkerOptions,
+    Failure, Job, JobContext, JobState, Kind, Kinds, Limit, OpenOptions, PostgresQueue, Push, Queue,
+    QueueError, TenantPolicy, WorkerOptions,
 };
 
-use crate::ground::{Database, Ground, brisk, check_invariants, run, start, wait_for_state, work};
+use crate::ground::{
+    Database, Ground, brisk, check_invariants, done, eventually, pull_one, register, run, settle, start,
+    wait_for_state, work,
+};
 use crate::postgres_server::PostgresServer;
 
 pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
@@ -22,7 +25,11 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
             run(a_push_inside_the_callers_transaction_shares_its_fate(Ground::new(database, &server)))
         })
     };
-    vec![on(Database::Postgres), on(Database::Bouncer)]
+    let late = server.clone();
+    let late = Trial::test("postgres::a_key_that_comes_up_during_a_balance_is_left_to_the_next", move || {
+        run(a_key_that_comes_up_during_a_balance_is_left_to_the_next(Ground::new(Database::Postgres, &late)))
+    });
+    vec![on(Database::Postgres), on(Database::Bouncer), late]
 }
 
 struct Work;
@@ -70,5 +77,48 @@ async fn a_push_inside_the_callers_transaction_shares_its_fate(ground: Ground) {
     wait_for_state(&queue, again.jobs[0], JobState::Completed).await;
     worker.drain();
     worker.finished().await;
+    check_invariants(&queue).await;
+}
+
+/// A balance has seen what waits for its tenant, and waits for the tenant itself; meanwhile a job with another key comes.
+async fn a_key_that_comes_up_during_a_balance_is_left_to_the_next(ground: Ground) {
+    let postgres = Arc::new(PostgresQueue::open(&ground.url, &OpenOptions::default()).await.expect("open"));
+    let queue: Arc<dyn Queue> = Arc::clone(&postgres) as Arc<dyn Queue>;
+    let worker = register(&queue).await;
+    queue.tenant(TenantPolicy::new("small").max_running(1)).await.expect("tenant");
+    queue.limit(Limit::new("late").max_running(1)).await.expect("limit");
+    queue.push(vec![Push::from(work(1)).tenant("small")]).await.expect("push");
+    let first = pull_one(&queue, worker).await;
+    let mut connection = ground.callers_connection().await;
+    let mut holder = connection.begin().await.expect("begin");
+    let hold = "SELECT 1 FROM telecine.job_limit WHERE scope = 'tenant' FOR NO KEY UPDATE";
+    sqlx::raw_sql(hold).execute(&mut *holder).await.expect("hold");
+
+    let finishing = tokio::spawn({
+        let queue = Arc::clone(&queue);
+        async move { settle(&queue, first, done()).await }
+    });
+    eventually("the balance waits for the tenant", || async {
+        let waiting = "SELECT COUNT(*) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        (ground.psql(waiting).trim() == "1").then_some(())
+    })
+    .await;
+    let mut other = ground.callers_connection().await;
+    let mut pushing = other.begin().await.expect("begin");
+    let late = Push::from(work(2).limit_key("late")).tenant("small");
+    let late = postgres.push_in(&mut pushing, vec![late]).await.expect("push_in").remove(0).jobs[0];
+    pushing.commit().await.expect("commit");
+    holder.rollback().await.expect("let go");
+    finishing.await.expect("finish");
+
+    // It was not called to the line of a key at which nobody looks.
+    assert_eq!(
+        ground.psql(&format!("SELECT parked_on FROM telecine.job WHERE id = {late}")).trim(),
+        "tenant"
+    );
+    let promoted = queue.promote().await.expect("promote");
+    assert_eq!((promoted.jobs, promoted.next_in), (1, None), "and nobody has to look again");
+    assert_eq!(pull_one(&queue, worker).await.job.id, late);
     check_invariants(&queue).await;
 }

@@ -131,6 +131,8 @@ promises! {
         a_job_with_a_key_and_a_capped_tenant_needs_room_in_both
         a_full_key_does_not_hold_up_its_tenants_other_jobs
         a_full_tenant_does_not_hold_up_a_keys_other_tenants
+        a_completion_under_a_cap_moves_one_job_however_many_keys_wait
+        a_key_that_others_free_comes_to_a_tenant_with_room
         a_cap_set_on_a_running_queue_counts_what_is_there
         a_bad_cap_is_refused
         a_cap_is_exact_over_processes_and_kills

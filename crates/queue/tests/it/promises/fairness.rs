@@ -11,8 +11,8 @@ use super::limits::most_at_once;
 use super::limits::{finish_somehow, handles, run_to_the_end};
 use crate::child::{Process, Role};
 use crate::ground::{
-    Ground, LEASE, check_invariants, done, eventually, pull, pull_one, push_all, register, register_for,
-    settle, work,
+    Database, Ground, LEASE, check_invariants, done, eventually, pull, pull_one, push_all, register,
+    register_for, settle, work,
 };
 
 async fn push_for(queue: &Arc<dyn Queue>, tenant: &str, jobs: u64) -> Vec<JobId> {
@@ -300,6 +300,129 @@ pub(super) async fn a_full_tenant_does_not_hold_up_a_keys_other_tenants(ground: 
     assert_eq!(pull_one(&queue, worker).await.job.id, stuck[0]);
     queue.cancel_all(&JobFilter::default()).await.expect("cancel");
     check_invariants(&queue).await;
+}
+
+/// A key for each job, all of them limited: none is held up by its key, all are by their tenant.
+pub(super) async fn a_completion_under_a_cap_moves_one_job_however_many_keys_wait(ground: Arc<Ground>) {
+    const JOBS: u64 = 1_500;
+    const MOST: u64 = 3;
+    const MORE: u32 = 100;
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    cap(&queue, "small", u32::try_from(MOST).expect("small")).await;
+    let key_of = |n: u64| format!("key:{n}");
+    let limits = (0..JOBS).map(|n| queue.limit(Limit::new(key_of(n)).max_running(1)));
+    futures_util::future::try_join_all(limits).await.expect("limits");
+    ground.watch_lines();
+    let ids = push_jobs(&queue, "small", (0..JOBS).map(|n| work(n).limit_key(key_of(n)))).await;
+    assert_eq!(standing(&queue, "small").await, (0, MOST, JOBS - MOST));
+    assert_eq!(ground.rows("line_change"), MOST);
+
+    let mut held = pull(&queue, worker, 10).await;
+    let mut ran: Vec<JobId> = held.iter().map(|claimed| claimed.job.id).collect();
+    for done_before in 0..30 {
+        settle(&queue, held.remove(0), done()).await;
+        let left = JOBS - MOST - done_before - 1;
+        assert_eq!(standing(&queue, "small").await, (MOST - 1, 1, left), "exactly one comes in");
+        assert_eq!(ground.rows("line_change"), MOST + done_before + 1, "and no other changes its line");
+        held.push(pull_one(&queue, worker).await);
+        ran.push(held[2].job.id);
+    }
+
+    // So it goes with all of them, only faster.
+    cap(&queue, "small", MORE).await;
+    while !held.is_empty() {
+        let finishes: Vec<Finish> =
+            held.drain(..).map(|claimed| Finish::new(claimed.claim, done())).collect();
+        queue.finish(&finishes).await.expect("finish");
+        held = pull(&queue, worker, 2 * MORE).await;
+        assert!(held.len() <= MORE as usize, "{} run", held.len());
+        ran.extend(held.iter().map(|claimed| claimed.job.id));
+    }
+
+    assert_eq!(ran, ids, "each, in the order of the push");
+    assert_eq!(total(&queue.counts().await.expect("counts"), JobState::Completed), JOBS);
+    assert_eq!(ground.rows("line_change"), JOBS, "each was called once, and none was sent back");
+    check_invariants(&queue).await;
+}
+
+/// Whoever makes room in a key need not know whose jobs wait for it.
+pub(super) async fn a_key_that_others_free_comes_to_a_tenant_with_room(ground: Arc<Ground>) {
+    const KEYS: u64 = 20;
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    cap(&queue, "small", 3).await;
+    let key_of = |n: u64| format!("key:{}", n % KEYS);
+    for n in 0..KEYS {
+        queue.limit(Limit::new(key_of(n)).max_running(2)).await.expect("limit");
+    }
+    push_jobs(&queue, "other", (0..2 * KEYS).map(|n| work(n).limit_key(key_of(n)).priority(90))).await;
+    let mut others = pull(&queue, worker, 100).await;
+    assert_eq!(others.len() as u64, 2 * KEYS, "every key is full");
+    ground.watch_lines();
+    let keyed = push_jobs(&queue, "small", (0..10 * KEYS).map(|n| work(n).limit_key(key_of(n)))).await;
+    let plain = push_for(&queue, "small", 12).await;
+
+    // One job of each key waits there for all: what the tenant runs meanwhile moves no other.
+    for id in &plain {
+        let claimed = pull_one(&queue, worker).await;
+        assert_eq!(claimed.job.id, *id);
+        settle(&queue, claimed, done()).await;
+    }
+    assert_eq!(ground.rows("line_change"), KEYS);
+    assert_eq!(standing(&queue, "small").await, (0, 0, 10 * KEYS));
+
+    // The first key is free in both places at once, the second in one: the tenant is full, and the third finds nobody.
+    let mut free = |n: u64| {
+        let at = others.iter().position(|other| other.job.limit_key == Some(key_of(n))).expect("one");
+        Finish::new(others.remove(at).claim, done())
+    };
+    queue.finish(&[free(0), free(0)]).await.expect("finish");
+    assert_eq!(standing(&queue, "small").await, (0, 2, 10 * KEYS - 2));
+    queue.finish(&[free(1)]).await.expect("finish");
+    queue.finish(&[free(2)]).await.expect("finish");
+    assert_eq!(standing(&queue, "small").await, (0, 3, 10 * KEYS - 3));
+    let mut held = pull(&queue, worker, 10).await;
+    held.sort_by_key(|claimed| claimed.job.id);
+    let ran: Vec<JobId> = held.iter().map(|claimed| claimed.job.id).collect();
+    assert_eq!(ran, [keyed[0], keyed[1], keyed[KEYS as usize]]);
+
+    // The tenant has room again, and comes to what is free.
+    settle(&queue, held.pop().expect("one"), done()).await;
+    assert_eq!(pull_one(&queue, worker).await.job.id, keyed[2]);
+    let finishes: Vec<Finish> =
+        others.into_iter().chain(held).map(|claimed| Finish::new(claimed.claim, done())).collect();
+    queue.finish(&finishes).await.expect("finish");
+    assert_eq!(standing(&queue, "small").await, (1, 2, 10 * KEYS - 6));
+    queue.cancel_all(&JobFilter::default()).await.expect("cancel");
+    check_invariants(&queue).await;
+}
+
+impl Ground {
+    /// Notes in a table `line_change` whenever a job goes to another line.
+    fn watch_lines(&self) {
+        match self.database {
+            Database::Sqlite => {
+                let file = rusqlite::Connection::open(self.url.trim_start_matches("sqlite:")).expect("open");
+                file.busy_timeout(Duration::from_secs(60)).expect("busy timeout");
+                file.execute_batch(
+                    "CREATE TABLE line_change (job INTEGER);
+                     CREATE TRIGGER line_changes AFTER UPDATE OF parked_on ON job
+                         WHEN OLD.parked_on IS NOT NEW.parked_on
+                         BEGIN INSERT INTO line_change VALUES (NEW.id); END;",
+                )
+                .expect("watch");
+            }
+            Database::Postgres | Database::Bouncer => drop(self.psql(
+                "CREATE TABLE telecine.line_change (job BIGINT);
+                 CREATE FUNCTION telecine.note_line_change() RETURNS TRIGGER LANGUAGE plpgsql AS
+                     'BEGIN INSERT INTO telecine.line_change VALUES (NEW.id); RETURN NULL; END';
+                 CREATE TRIGGER line_changes AFTER UPDATE OF parked_on ON telecine.job FOR EACH ROW
+                     WHEN (OLD.parked_on IS DISTINCT FROM NEW.parked_on)
+                     EXECUTE FUNCTION telecine.note_line_change();",
+            )),
+        }
+    }
 }
 
 pub(super) async fn a_cap_set_on_a_running_queue_counts_what_is_there(ground: Arc<Ground>) {
