@@ -9,5 +9,6 @@ mod images;
 mod pictures;
 mod probe;
 mod recipe;
+mod samples;
 mod sniff;
 mod tool;
