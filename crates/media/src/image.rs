@@ -77,6 +77,9 @@ async fn ask(
     let tool = toolbox
         .tool(Program::VipsHelper, STEP)?
         .arg(text)
+        // Large buffers go back to the system when they are freed: 113 MB at the most for a photo of 24 megapixels
+        // instead of 145.
+        .env("MALLOC_MMAP_THRESHOLD_", "1048576")
         .scratch(scratch)
         .readable(&job.input)
         .stdout(Output::Capture { max_bytes: ANSWER_MAX_BYTES })

@@ -13,13 +13,26 @@ const WHITE: f64 = 255.0;
 #[derive(Clone)]
 pub(crate) struct Frames {
     frames: Vec<VipsImage>,
+    stage: Stage,
+    keeps_metadata: bool,
+    /// How long each stands, and how often all are repeated; empty and 0 where nobody says.
+    delays_ms: Vec<i32>,
+    repeats: i32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// With the colours and the metadata of the source.
+    Decoded,
     /// In sRGB or grey, 8 bits each.
-    is_finished: bool,
+    Finished,
 }
 
 impl Frames {
-    pub(crate) fn decoded(frames: Vec<VipsImage>) -> Self {
-        Self { frames, is_finished: false }
+    pub(crate) fn decoded(frames: Vec<VipsImage>, keeps_metadata: bool) -> Self {
+        let delays_ms = frames[0].get_array_int("delay").unwrap_or_default();
+        let repeats = frames[0].get_int("loop").unwrap_or(0);
+        Self { frames, stage: Stage::Decoded, keeps_metadata, delays_ms, repeats }
     }
 
     pub(crate) fn first(&self) -> &VipsImage {
@@ -37,15 +50,19 @@ impl Frames {
     /// Scaled and in the colours of the web, in memory of its own. From a large picture to a small one this is where
     /// pixels are converted: after scaling, when few are left.
     pub(crate) fn scaled_to(&self, size: Size) -> Result<Self> {
-        if self.is_finished && self.size() == size {
+        if self.stage == Stage::Finished && self.size() == size {
             return Ok(self.clone());
         }
         let finish = |frame: &VipsImage| {
             let frame = scaled(frame, size)?;
-            let frame = if self.is_finished { frame } else { to_web_colours(&frame)? };
-            frame.copy_memory()
+            match self.stage {
+                Stage::Finished => frame.copy_memory(),
+                Stage::Decoded if self.keeps_metadata => to_web_colours(&frame)?.copy_memory(),
+                Stage::Decoded => bare(&to_web_colours(&frame)?),
+            }
         };
-        Ok(Self { frames: self.frames.iter().map(finish).collect::<Result<_>>()?, is_finished: true })
+        let frames = self.frames.iter().map(finish).collect::<Result<_>>()?;
+        Ok(Self { frames, stage: Stage::Finished, ..self.clone() })
     }
 
     /// The canvas of a variant: cut, or with bars.
@@ -54,12 +71,12 @@ impl Frames {
             return Ok(self.clone());
         }
         let frames = self.frames.iter().map(|frame| on_canvas(frame, placement.canvas)?.copy_memory());
-        Ok(Self { frames: frames.collect::<Result<_>>()?, is_finished: self.is_finished })
+        Ok(Self { frames: frames.collect::<Result<_>>()?, ..self.clone() })
     }
 
     /// The first alone.
     pub(crate) fn still(&self) -> Self {
-        Self { frames: vec![self.first().clone()], is_finished: self.is_finished }
+        Self { frames: vec![self.first().clone()], ..self.clone() }
     }
 
     /// As libvips wants animations: one tall image that knows where its pages end.
@@ -74,8 +91,23 @@ impl Frames {
         let mut roll =
             VipsImage::arrayjoin_with_opts(&self.frames, VOption::new().set("across", 1))?.copy()?;
         roll.set_int("page-height", self.first().get_height())?;
+        roll.set_int("loop", self.repeats)?;
+        if self.delays_ms.len() == self.frames.len() {
+            roll.set_array_int("delay", &self.delays_ms)?;
+        }
         Ok(roll)
     }
+}
+
+/// The pixels and nothing else. Telling a saver to strip is not enough: that of libvips 8.14 for WebP writes EXIF all
+/// the same, and puts it together from single fields where the block itself was removed.
+fn bare(image: &VipsImage) -> Result<VipsImage> {
+    let interpretation = image.get_interpretation()?;
+    // Only what is in memory already can be copied out without a chance to fail.
+    let pixels = image.copy_memory()?.write_to_memory();
+    let (width, height, bands) = (image.get_width(), image.get_height(), image.get_bands());
+    let image = VipsImage::new_from_memory_copy(&pixels, width, height, bands, image.get_format()?)?;
+    image.copy_with_opts(VOption::new().set("interpretation", interpretation as i32))
 }
 
 /// Exactly to that size. Pixels that are seen through weigh less.

@@ -17,6 +17,7 @@ mod load;
 mod make;
 mod save;
 mod thumbhash;
+mod webp;
 
 use std::process::ExitCode;
 

@@ -62,7 +62,8 @@ fn decode_still(job: &VipsJob, header: &Header, needed: Size) -> Result<Frames, 
     let rows = open(job, shrink_on_load(header.stored, needed), 1)?;
     let rows = if memory_bytes(&rows) > KEPT_WHOLE_MAX_BYTES { scaled(&rows, needed) } else { Ok(rows) };
     let upright = rows.and_then(|rows| rows.copy_memory()).and_then(|image| upright(&image, header));
-    Ok(Frames::decoded(vec![upright.map_err(Failure::of_reading)?]))
+    let frames = vec![upright.map_err(Failure::of_reading)?];
+    Ok(Frames::decoded(frames, job.spec.keep_metadata))
 }
 
 fn upright(image: &VipsImage, header: &Header) -> rs_vips::Result<VipsImage> {
@@ -88,7 +89,7 @@ fn decode_animation(job: &VipsJob, header: &Header, needed: Size) -> Result<Fram
         scaled(&frame, needed)?.copy_memory()
     };
     let frames = (0..header.frames).map(page).collect::<rs_vips::Result<Vec<_>>>();
-    Ok(Frames::decoded(frames.map_err(Failure::of_reading)?))
+    Ok(Frames::decoded(frames.map_err(Failure::of_reading)?, job.spec.keep_metadata))
 }
 
 fn memory_bytes(image: &VipsImage) -> u64 {

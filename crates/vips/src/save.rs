@@ -11,6 +11,7 @@ use telecine_media::ImageFormat;
 
 use crate::failure::Failure;
 use crate::frames::Frames;
+use crate::webp;
 
 const WHITE: &[f64] = &[255.0];
 
@@ -43,7 +44,13 @@ pub(crate) fn image(
             }
         }
     };
-    write().map_err(Failure::of_writing)
+    write().map_err(Failure::of_writing)?;
+    if format == ImageFormat::Webp && !keep_metadata {
+        let failed = |error: std::io::Error| Failure::Ours(format!("{name}: {error}"));
+        let bytes = std::fs::read(name).map_err(failed)?;
+        std::fs::write(name, webp::without_metadata(bytes)).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// AVIF's scale is another: its 50 looks like the 80 of the others.

@@ -12,7 +12,7 @@ const ROUNDS: usize = 3;
 
 /// As they are found in tutorials, each over the whole film.
 const SEPARATE: [&[&str]; 4] = [
-    &["-vf", "fps=1/2,thumbnail=n=12,scale=1280:-2", "-frames:v", "1", "poster.jpg"],
+    &["-vf", "fps=1/2,thumbnail=n=6,scale=1280:-2", "-frames:v", "1", "poster.jpg"],
     &["-vf", "fps=1/2,scale=160:-2,tile=10x10", "storyboard-%d.jpg"],
     &["-vf", "scdet=threshold=10", "-f", "null", "-"],
     &["-vf", "fps=1/2,scale=768:-2", "frame-%d.jpg"],
@@ -52,8 +52,8 @@ async fn pictures_cpu_s(ground: &Ground) -> f64 {
     let pictures =
         make_pictures(toolbox, film, &probe, &spec, &limits, scratch.path(), &cancel).await.unwrap();
     let cuts: Vec<u64> = pictures.scenes.unwrap().unwrap().iter().map(|cut| cut.at_us).collect();
-    assert_eq!(cuts, [6_000_000, 12_000_000, 18_000_000]);
-    assert_eq!(pictures.frames.unwrap().unwrap().len(), 12);
+    assert_eq!(cuts, [3_000_000, 6_000_000, 9_000_000]);
+    assert_eq!(pictures.frames.unwrap().unwrap().len(), 6);
     assert!(pictures.poster.unwrap().is_ok() && pictures.storyboard.unwrap().is_ok());
     pictures.cpu.as_secs_f64()
 }

@@ -13,7 +13,7 @@ pub(crate) struct Ground {
     pub(crate) folder: TempDir,
     /// 24 megapixels.
     pub(crate) photo: PathBuf,
-    /// 24 s of 1080p30 at some 16 Mbit/s with cuts at 6, 12 and 18 s.
+    /// 12 s of 1080p30 at some 16 Mbit/s with cuts at 3, 6 and 9 s.
     pub(crate) film: PathBuf,
 }
 
@@ -23,7 +23,7 @@ impl Ground {
         let folder = tempfile::tempdir().unwrap();
         let photos = photos(folder.path());
         let (photo, film) = (folder.path().join("photo.jpg"), folder.path().join("film.mp4"));
-        eprintln!("making a photo of 24 megapixels and a film of 24 s");
+        eprintln!("making a photo of 24 megapixels and a film of 12 s");
         let grow = "scale=6000:6000:force_original_aspect_ratio=increase,crop=6000:4000";
         ffmpeg(Command::new("ffmpeg").arg("-i").arg(&photos[2]).args(["-vf", grow, "-q:v", "3"]).arg(&photo));
         make_film(&photos, &film);
@@ -60,7 +60,7 @@ fn photos(folder: &Path) -> Vec<PathBuf> {
 fn make_film(photos: &[PathBuf], film: &Path) {
     let mut command = Command::new("ffmpeg");
     for photo in photos {
-        command.args(["-loop", "1", "-framerate", "30", "-t", "6", "-i"]).arg(photo);
+        command.args(["-loop", "1", "-framerate", "30", "-t", "3", "-i"]).arg(photo);
     }
     let pan = |n: usize| {
         let (x, y) = [("n*2", "n"), ("300-n", "n*2"), ("n*2", "300-n"), ("200-n", "n")][n];

@@ -75,6 +75,7 @@ fn peak_memory_mb(ground: &Ground) -> f64 {
     let job = VipsJob { input: ground.photo.clone(), format: Format::Jpeg, spec, limits, threads: 2 };
     let mut command = Command::new(ground.toolbox.path(Program::VipsHelper).unwrap());
     command.arg(serde_json::to_string(&job).unwrap()).current_dir(scratch.path()).stdout(Stdio::null());
+    command.env("MALLOC_MMAP_THRESHOLD_", "1048576");
     let mut child = command.spawn().unwrap();
     let mut peak_kb = 0.0_f64;
     while child.try_wait().unwrap().is_none() {

@@ -158,5 +158,5 @@ async fn a_silent_film_has_no_sound() {
     let error = made(&input, &AudioSpec::default()).await.map(|_| ()).unwrap_err();
 
     assert_eq!(error.code(), "input_no_such_stream");
-    assert!(made(&clips::clip("c.m4a", &[AUDIO, AAC].concat()), &AudioSpec::default()).await.is_ok());
+    assert!(made(&clips::clip("tone.m4a", &[AUDIO, AAC].concat()), &AudioSpec::default()).await.is_ok());
 }

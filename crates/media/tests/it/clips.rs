@@ -17,18 +17,24 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 type Made = Arc<OnceLock<PathBuf>>;
-static CLIPS: LazyLock<Mutex<HashMap<String, Made>>> = LazyLock::new(Mutex::default);
+/// By the test's own file and the clip's name: two subjects may have other things in mind with one name.
+static CLIPS: LazyLock<Mutex<HashMap<PathBuf, Made>>> = LazyLock::new(Mutex::default);
 
 /// A file of that name, made by `ffmpeg ARGS… NAME` when it is first asked for.
+#[track_caller]
 pub(crate) fn clip(name: &str, args: &[&str]) -> PathBuf {
     made(name, |path| ffmpeg(args, path))
 }
 
 /// A file of that name, made by `make` when it is first asked for.
+#[track_caller]
 pub(crate) fn made(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
-    let slot = CLIPS.lock().unwrap().entry(name.to_owned()).or_default().clone();
+    let subject = Path::new(std::panic::Location::caller().file()).with_extension("");
+    let folder = FOLDER.join(subject.strip_prefix("crates/media/tests/it").unwrap_or(&subject));
+    let path = folder.join(name);
+    let slot = CLIPS.lock().unwrap().entry(path.clone()).or_default().clone();
     slot.get_or_init(|| {
-        let path = FOLDER.join(name);
+        std::fs::create_dir_all(&folder).unwrap();
         make(&path);
         path
     })

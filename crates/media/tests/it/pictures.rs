@@ -331,8 +331,8 @@ async fn a_part_that_fails_takes_no_other_along() {
 #[tokio::test]
 async fn half_a_film_is_not_taken_for_a_whole_one() {
     let source = ["-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=4"];
-    let whole = clips::clip("whole.mp4", &[&source[..], X264, &["-movflags", "+faststart"]].concat());
-    let half = clips::made("half.mp4", |path| {
+    let whole = clips::clip("whole-film.mp4", &[&source[..], X264, &["-movflags", "+faststart"]].concat());
+    let half = clips::made("half-film.mp4", |path| {
         let bytes = std::fs::read(&whole).unwrap();
         std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
     });
