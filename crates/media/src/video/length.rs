@@ -42,12 +42,14 @@ pub async fn with_measured_length(
 }
 
 /// What the packets of one stream say.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Span {
     packets: u64,
     first_us: i64,
     last_us: i64,
     end_us: i64,
+    /// When each packet is shown; of pictures only.
+    times_us: Vec<i64>,
 }
 
 type Spans = BTreeMap<u32, Span>;
@@ -69,11 +71,12 @@ async fn read_packets(
         .start(cancel)?;
     let (stdout, activity) = (running.take_stdout(), running.activity());
     let mut spans = Spans::new();
+    let pictures = probe.video().map(|video| video.index);
     if let Some(stdout) = stdout {
         let mut lines = BufReader::new(stdout).lines();
         while let Ok(Some(line)) = lines.next_line().await {
             activity.advanced();
-            take_line(&mut spans, &line);
+            take_line(&mut spans, &line, pictures);
         }
     }
     running.finish().await?;
@@ -81,12 +84,16 @@ async fn read_packets(
 }
 
 /// `0,1.400000,0.040000`; a packet without a time tells nothing.
-fn take_line(spans: &mut Spans, line: &str) {
+fn take_line(spans: &mut Spans, line: &str, pictures: Option<u32>) {
     let mut fields = line.split(',');
     let mut field = || fields.next().unwrap_or_default();
     let (Ok(stream), Some(pts_us)) = (field().parse::<u32>(), microseconds(field())) else { return };
     let end_us = pts_us.saturating_add(microseconds(field()).unwrap_or(0));
-    let span = spans.entry(stream).or_insert(Span { packets: 0, first_us: pts_us, last_us: pts_us, end_us });
+    let fresh = || Span { packets: 0, first_us: pts_us, last_us: pts_us, end_us, times_us: Vec::new() };
+    let span = spans.entry(stream).or_insert_with(fresh);
+    if Some(stream) == pictures {
+        span.times_us.push(pts_us);
+    }
     span.packets += 1;
     span.first_us = span.first_us.min(pts_us);
     span.last_us = span.last_us.max(pts_us);
@@ -131,10 +138,43 @@ fn correct(mut probe: Probe, spans: &Spans) -> Result<Probe> {
     video.frame_count = Some(span.packets);
     if let Some(pace) = pace {
         video.is_vfr =
-            video.base_fps.is_some_and(|base| (pace.as_f64() / base.as_f64() - 1.0).abs() > SAME_PACE);
+            video.base_fps.is_none_or(|base| (pace.as_f64() / base.as_f64() - 1.0).abs() > SAME_PACE);
+        if video.is_vfr {
+            video.base_fps = Some(burst_rate(&span.times_us).unwrap_or(pace));
+        }
         video.avg_fps = Some(pace);
     }
     let longest_us = spans.values().map(|span| span.end_us - probe.start_us).max().unwrap_or(duration_us);
     probe.duration_us = probe.duration_us.or(u64::try_from(longest_us.max(end_us - probe.start_us)).ok());
     Ok(probe)
+}
+
+/// The usual rate at which frames come where they come fast: by the gap that one in ten stays below. Containers round
+/// times to milliseconds, and so are gaps compared.
+fn burst_rate(times_us: &[i64]) -> Option<Rational> {
+    let mut times_us = times_us.to_vec();
+    times_us.sort_unstable();
+    let mut gaps_us: Vec<i64> =
+        times_us.windows(2).map(|pair| pair[1] - pair[0]).filter(|gap| *gap > 0).collect();
+    gaps_us.sort_unstable();
+    let gap_us = *gaps_us.get(gaps_us.len() / 10)?;
+    let is_meant = |rate: &&i64| (1_000_000 / **rate - gap_us).abs() <= 1_000;
+    let usual = [60, 50, 30, 25, 24, 15, 10].iter().find(is_meant).and_then(|rate| Rational::new(*rate, 1));
+    usual.or_else(|| Rational::new(1_000_000, gap_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_of_bursts_is_found_among_pauses() {
+        let ntsc: Vec<i64> =
+            (0..30).map(|n| (n * 1001 * 1000 / 30_000) * 1000).chain([5_000_000, 9_000_000]).collect();
+        let film: Vec<i64> = (0..10).map(|n| n * 1_000_000 / 24).chain([3_000_000]).collect();
+
+        assert_eq!(burst_rate(&ntsc), Rational::new(30, 1));
+        assert_eq!(burst_rate(&film), Rational::new(24, 1));
+        assert_eq!(burst_rate(&[0]), None);
+    }
 }

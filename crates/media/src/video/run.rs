@@ -26,6 +26,11 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 /// A bound against a mad encoder; a segment of the highest rung has some megabytes.
 const SEGMENT_MAX_BYTES: u64 = 1 << 30;
 
+/// FFmpeg allocates every raw frame anew, and the C library would get its pages from the kernel and give them back each
+/// time. Keeping them halved an encoder's system time (0.35 s to 0.17 s for two seconds of 1080p).
+const KEEP_MEMORY: [(&str, &str); 2] =
+    [("MALLOC_MMAP_THRESHOLD_", "67108864"), ("MALLOC_TRIM_THRESHOLD_", "268435456")];
+
 /// Contiguous segments that are all missing.
 pub(super) struct Run<'a> {
     pub(super) toolbox: &'a Toolbox,
@@ -101,6 +106,8 @@ impl Run<'_> {
             .toolbox
             .tool(Program::Ffmpeg, STEP)?
             .args(plan.decoder_args(&inputs, &span, limits)?)
+            .env(KEEP_MEMORY[0].0, KEEP_MEMORY[0].1)
+            .env(KEEP_MEMORY[1].0, KEEP_MEMORY[1].1)
             .readable(source)
             .stdout(Output::Into(writer))
             .limits(ToolLimits { file_size_bytes: Some(0), ..self.tool_limits(span.frames) });
@@ -139,6 +146,8 @@ impl Run<'_> {
             .tool(Program::Ffmpeg, STEP)?
             .arg("-y")
             .args(plan.encoder_args(segment, &outputs))
+            .env(KEEP_MEMORY[0].0, KEEP_MEMORY[0].1)
+            .env(KEEP_MEMORY[1].0, KEEP_MEMORY[1].1)
             .scratch(folder)
             .stdin(Input::From(reader))
             .stdout(Output::Progress)

@@ -154,3 +154,17 @@ async fn cancelling_ends_the_work_and_keeps_what_was_told() {
     let stored = stored(folder.path(), &plan);
     assert!(told.iter().all(|segment| stored.contains(segment)));
 }
+
+#[tokio::test]
+async fn fields_are_woven_into_the_same_frames_in_every_range() {
+    let input = ["-f", "lavfi", "-i", "testsrc2=size=320x180:rate=50:duration=4,interlace,format=yuv420p"];
+    let fields = ["-c:v", "libx264", "-preset", "veryfast", "-flags", "+ilme+ildct", "-g", "25", "-bf", "2"];
+    let source = clips::clip("interlaced.mp4", &[&input[..], &fields[..]].concat());
+    let plan = planned_video(&source, RECIPE).await;
+    assert!(plan.picture.deinterlace);
+
+    let whole = encode_whole(&source, &plan).await;
+    let part = encode(&source, &plan, range(2, 4), &[]).await.unwrap();
+
+    assert_eq!(hashes(&whole.segments[2..]), hashes(&part.segments));
+}

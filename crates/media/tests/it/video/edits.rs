@@ -167,3 +167,39 @@ async fn a_watermark_that_is_no_picture_is_refused() {
 
     assert_eq!(error.code(), "input_hostile");
 }
+
+#[tokio::test]
+async fn rgb_and_full_range_keep_their_colours() {
+    let graph = "color=0x3040f0:size=320x180:rate=25:duration=1";
+    let lossless = ["-c:v", "libx264rgb", "-qp", "0", "-preset", "ultrafast", "-pix_fmt", "rgb24"];
+    let rgb = clips::clip("rgb.mkv", &[&["-f", "lavfi", "-i", graph], &lossless[..]].concat());
+    let full = "scale=out_range=full:out_color_matrix=bt601,format=yuvj420p";
+    let jpeg = ["-vf", full, "-c:v", "mjpeg", "-q:v", "2"];
+    let jpeg = clips::clip("full.mkv", &[&["-f", "lavfi", "-i", graph], &jpeg[..]].concat());
+    for source in [rgb, jpeg] {
+        let plan = planned_video(&source, r#"{"video": {"ladder": {"heights": [180]}}}"#).await;
+
+        let encoded = encode_whole(&source, &plan).await;
+
+        assert_eq!(stream(&encoded.joined("180p"))["color_range"], "tv");
+        let (_, colours) = encoded.joined_size_and(&[(100, 100)]);
+        let near = colours[0].iter().zip([0x30, 0x40, 0xf0]).all(|(seen, wanted)| seen.abs_diff(wanted) < 12);
+        assert!(near, "{}: {:?}", source.display(), colours[0]);
+    }
+}
+
+#[tokio::test]
+async fn hardware_is_believed_only_when_it_was_seen_to_work() {
+    let source = halves();
+    let recipe = serde_json::from_str(r#"{"video": {"hardware": "prefer", "allow_copy": false}}"#).unwrap();
+    let mut capabilities = super::capabilities().await.clone();
+    capabilities.try_hardware(&clips::toolbox(), &tokio_util::sync::CancellationToken::new()).await.unwrap();
+
+    let plan = telecine_media::plan(&recipe, &clips::probed(&source).await.unwrap(), &capabilities).unwrap();
+
+    let encoder = plan.video.unwrap().encoder;
+    let works = |name: &String| capabilities.working_hardware.contains(name);
+    assert!(capabilities.working_hardware.is_subset(&capabilities.encoders));
+    assert_eq!(works(&encoder.name), !encoder.is_repeatable);
+    assert!(works(&encoder.name) || encoder.name == "libx264");
+}

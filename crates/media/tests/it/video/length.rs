@@ -67,8 +67,8 @@ async fn pictures_that_end_long_before_the_sound_are_not_truncated() {
 
 #[tokio::test]
 async fn a_recording_that_ends_before_its_length_is_truncated() {
-    let whole = numbered_clip("whole.flv", "25", 4.0, &["-c:v", "libx264", "-crf", "5", "-g", "10"]);
-    let half = clips::made("half.flv", |path| {
+    let whole = numbered_clip("numbered-whole.flv", "25", 4.0, &["-c:v", "libx264", "-crf", "5", "-g", "10"]);
+    let half = clips::made("numbered-half.flv", |path| {
         let bytes = std::fs::read(&whole).unwrap();
         std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
     });

@@ -24,7 +24,7 @@ fn matroska() -> PathBuf {
 
 #[tokio::test]
 async fn half_a_file_is_truncated_in_whatever_range_one_looks() {
-    for (source, name) in [(faststart(), "half.mp4"), (matroska(), "half.mkv")] {
+    for (source, name) in [(faststart(), "busy-half.mp4"), (matroska(), "busy-half.mkv")] {
         let half = cut(&source, name, 50);
         let plan = planned_video(&half, RECIPE).await;
         assert_eq!(plan.timeline.frames, 156, "its header still tells the whole length");
@@ -45,7 +45,7 @@ async fn half_a_file_is_truncated_in_whatever_range_one_looks() {
 #[tokio::test]
 async fn a_few_missing_frames_at_the_end_are_truncated_too() {
     let source = faststart();
-    let cut = cut(&source, "most.mp4", 96);
+    let cut = cut(&source, "busy-most.mp4", 96);
     let plan = planned_video(&cut, RECIPE).await;
 
     let error = encode(&cut, &plan, range(5, 6), &[]).await.map(|it| it.segments).unwrap_err();
