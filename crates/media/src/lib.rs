@@ -14,6 +14,7 @@
 //! ```
 //! - [`sniff`] decides the type from content alone and so which demuxer FFmpeg may use; names are never looked at.
 //! - [`probe`] describes a file; [`Limits`] refuses what would cost too much, before anything is decoded.
+//! - [`sandbox`] is what a started program may do: its own files and computing, nothing else.
 //! - [`Capabilities`] says what the installed programs can do; what is missing is named before work begins.
 //! - [`Recipe`] is what a caller asks for.
 //! - [`make_soundtrack`] makes the sound of a film, [`remux_to_segments`] copies what already fits.

@@ -86,7 +86,7 @@ pub async fn progressive_from_segments(
         .arg(file_url(&output))
         .scratch(absolute(folder, "")?)
         .stdout(Output::Progress)
-        .limits(ToolLimits { wall: Duration::from_secs(3600), ..ToolLimits::for_media(Duration::ZERO) });
+        .limits(ToolLimits { wall: Duration::from_secs(3600), ..patient(Duration::ZERO) });
     let frames = tool.start(cancel)?.finish().await?.progress.frame;
     for list in lists {
         tokio::fs::remove_file(&list)
@@ -147,8 +147,13 @@ impl ProgressiveSpec<'_> {
             .readable(&source)
             .scratch(absolute(self.folder, "")?)
             .stdout(Output::Progress)
-            .limits(ToolLimits::for_media(duration)))
+            .limits(patient(duration)))
     }
+}
+
+/// Bringing the index to the front rewrites the whole file, and nothing is reported meanwhile.
+pub(crate) fn patient(duration: Duration) -> ToolLimits {
+    ToolLimits { stall: Some(Duration::from_secs(600)), ..ToolLimits::for_media(duration) }
 }
 
 impl Progressive {

@@ -17,11 +17,11 @@ use crate::isobmff::{Track, mp4_summary};
 use crate::limits::Limits;
 use crate::playlist::SegmentFact;
 use crate::probe::{Probe, Rotation, file_url, input_args};
-use crate::progressive::Progressive;
+use crate::progressive::{Progressive, patient};
 use crate::rational::Rational;
 use crate::sniff::Format;
 use crate::soundtrack::Cut;
-use crate::tool::{Output, Program, Tool, ToolLimits, Toolbox};
+use crate::tool::{Output, Program, Tool, Toolbox};
 use crate::verify::MadeRendition;
 
 const STEP: &str = "remux";
@@ -235,7 +235,7 @@ impl RemuxSpec<'_> {
             .map_err(|error| MediaError::io(STEP, "the input has no path", &error))?;
         let folder = std::path::absolute(self.folder)
             .map_err(|error| MediaError::io(STEP, "the folder has no path", &error))?;
-        let limits = ToolLimits::for_media(self.probe.duration().unwrap_or_default());
+        let limits = patient(self.probe.duration().unwrap_or_default());
         Ok(toolbox
             .tool(Program::Ffmpeg, STEP)?
             .args(input_args(&source, self.probe.format, self.limits)?)

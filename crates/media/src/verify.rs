@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::isobmff::{IsobmffError, MediaSegment, Mp4Summary, Track, TrackKind, read_init, read_segment};
-use crate::playlist::SegmentFact;
+use crate::playlist::{AudioRendition, MediaFacts, Presentation, SegmentFact, VideoRendition};
 use crate::rational::Rational;
 use crate::tool::Toolbox;
 
@@ -119,6 +119,34 @@ pub async fn verify(
         audio: sound.map(|sound| sound.verified),
         duration_us,
     })
+}
+
+impl Verified {
+    /// The film for manifests, with every file where `uri` says. A rendition's playlists are named after it:
+    /// `720p.m3u8`, `720p-keyframes.m3u8`.
+    pub fn presentation(
+        &self,
+        offset: Rational,
+        frame_rate: Rational,
+        uri: impl Fn(&VerifiedRendition, &VerifiedFile) -> String,
+    ) -> Presentation {
+        let media = |rendition: &VerifiedRendition| {
+            let segments = rendition.facts.iter().zip(&rendition.segments);
+            let segments =
+                segments.map(|(fact, file)| SegmentFact { uri: uri(rendition, file), ..fact.clone() });
+            MediaFacts::of(&rendition.track, uri(rendition, &rendition.init), segments.collect())
+        };
+        let rung = |rung: &VerifiedRendition| {
+            let made = VideoRendition::of(&rung.name, &rung.track, frame_rate, media(rung))?;
+            Some(VideoRendition { keyframes_uri: Some(format!("{}-keyframes.m3u8", rung.name)), ..made })
+        };
+        let sound = |sound: &VerifiedRendition| AudioRendition::of(&sound.name, &sound.track, media(sound));
+        Presentation {
+            video: self.video.iter().filter_map(rung).collect(),
+            audio: self.audio.as_ref().and_then(sound),
+            offset,
+        }
+    }
 }
 
 /// A rendition that was read.

@@ -272,6 +272,66 @@ async fn sound_that_ends_before_the_film_is_followed_by_silence() {
 }
 
 #[tokio::test]
+async fn a_film_cut_from_behind_the_end_of_the_sound_is_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let video = ["-f", "lavfi", "-i", "testsrc2=size=160x90:rate=25:duration=5"];
+    let source = clips::clip("sound_of_two_seconds.mp4", &[&video[..], clips::AUDIO, X264, AAC].concat());
+    let wish = Wish { zero_us: 3_000_000, duration: seconds(2, 1), ..Wish::default() };
+
+    let track = made(&source, folder.path(), wish).await.unwrap();
+
+    let heard = heard(&track, folder.path());
+    assert!(heard.len() >= 2 * RATE && heard.iter().all(|sample| sample.abs() < 0.001));
+    assert_eq!((track.loudness.integrated_lufs, track.decoded_us), (None, 0));
+}
+
+#[tokio::test]
+async fn odd_rates_and_layouts_become_the_usual_ones() {
+    for (name, source) in [
+        ("telephone.wav", "aevalsrc=0.3*sin(440*2*PI*t):s=8000:d=5"),
+        ("studio.wav", "aevalsrc=0.3*sin(440*2*PI*t)|0.3*sin(440*2*PI*t):s=96000:d=5"),
+        ("three.wav", "aevalsrc=0.3*sin(440*2*PI*t)|0|0:s=22050:d=5:c=2.1"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let source = clips::clip(name, &["-f", "lavfi", "-i", source]);
+
+        let track = made(&source, folder.path(), Wish::default()).await.unwrap();
+
+        assert_eq!((track.track.timescale, track.segments.len()), (48_000, 1), "{name}");
+        let length = heard(&track, folder.path()).len();
+        assert!((5 * RATE + AAC_FRAME..5 * RATE + 3 * AAC_FRAME).contains(&length), "{name}: {length}");
+    }
+}
+
+#[tokio::test]
+async fn cancelling_ends_the_encode() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = tone("tone.mp4", &[], &[]);
+    let (limits, probe) = (Limits::default(), clips::probed(&source).await.unwrap());
+    let spec = SoundtrackSpec {
+        source: &source,
+        probe: &probe,
+        limits: &limits,
+        codec: AudioCodec::Aac,
+        kbits: 128,
+        channels: Channels::Stereo,
+        loudness: Loudness::Keep,
+        zero_us: 0,
+        duration: seconds(3600, 1),
+        offset: seconds(film::OFFSET_SECONDS, 1),
+        boundaries: &[],
+        folder: folder.path(),
+    };
+    let cancel = CancellationToken::new();
+
+    // An hour of silence behind five seconds of sound: the first report comes long before its end.
+    let stop = |_| cancel.cancel();
+    let error = make_soundtrack(&clips::toolbox(), &spec, &stop, &cancel).await.unwrap_err();
+
+    assert_eq!(error.code(), "cancelled");
+}
+
+#[tokio::test]
 async fn sound_whose_end_is_missing_is_truncated_and_never_a_short_success() {
     let whole = clips::made("tone_faststart.mp4", |path| {
         let tone = tone("tone.mp4", &[], &[]);

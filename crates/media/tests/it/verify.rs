@@ -2,7 +2,7 @@ use std::path::Path;
 
 use telecine_media::{
     AudioCodec, Channels, Limits, Loudness, MadeRendition, MediaError, Mp4Summary, Promise, PromisedRung,
-    SoundtrackSpec, Verified, make_soundtrack, verify,
+    SoundtrackSpec, Verified, VerifiedFile, VerifiedRendition, make_soundtrack, verify,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -92,7 +92,17 @@ async fn what_was_promised_and_made_is_verified_with_its_hashes() {
     let sum = film::lines_of("sha256sum", &[film.video[1].segments[2].to_str().unwrap()]);
     assert!(sum[0].starts_with(&verified.video[1].segments[2].sha256), "{sum:?}");
     assert_eq!(verified.video[1].facts[2].frames, 25);
-    assert_eq!(verified.audio.unwrap().segments.len(), 3);
+    assert_eq!(verified.audio.as_ref().unwrap().segments.len(), 3);
+    // Manifests may name files by their hashes.
+    let uri =
+        |rung: &VerifiedRendition, file: &VerifiedFile| format!("{}/{}.m4s", rung.name, &file.sha256[..16]);
+    let shown = verified.presentation(seconds(10, 1), seconds(25, 1), uri);
+    let playlist = shown.hls_video(&shown.video[1]);
+    assert!(
+        playlist.contains(&format!("\n90p/{}.m4s\n", &verified.video[1].segments[2].sha256[..16])),
+        "{playlist}"
+    );
+    assert!(shown.hls_master().contains("URI=\"90p-keyframes.m3u8\"") && shown.hls_audio().is_some());
 }
 
 #[tokio::test]

@@ -161,7 +161,7 @@ async fn tables_that_count_to_the_sky_and_times_before_time_end_in_time() {
         (b"mdhd", 16),
         (b"stts", 12),
     ] {
-        for value in [0, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
+        for value in [0, 0x7fff_ffff, u32::MAX] {
             let mut file = String::from_utf8_lossy(name).into_owned();
             write!(file, "_{at}_{value:x}.mp4").unwrap();
             let path = write(folder.path(), &file, with_number(&plain, name, at, value));

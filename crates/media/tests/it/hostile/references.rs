@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use telecine_media::Format;
+use telecine_media::{Format, Program};
+use tokio_util::sync::CancellationToken;
 
 use super::boxes::{boxed, with_boxes};
 use super::{contained_by_both, decode_all, probed, probed_as, write};
 use crate::canary::Canary;
 use crate::clips;
+use crate::sandbox::toolbox;
 
 const DEMUXED: [Format; 8] = [
     Format::Mp4,
@@ -131,6 +133,27 @@ fn ffmpeg_left_to_itself_follows_them() {
     assert!(!free(&["-safe", "0"], &concat).is_empty(), "concat");
     let dref = with_reference(folder.path(), &canary);
     assert!(!free(&["-enable_drefs", "1", "-use_absolute_path", "1"], &dref).is_empty(), "dref");
+}
+
+/// The last line: were every argument of ours forgotten, the sandbox would still hold.
+#[tokio::test]
+async fn ffmpeg_left_to_itself_in_the_sandbox_reaches_nothing() {
+    let (canary, folder) = (Canary::new(), tempfile::tempdir().unwrap());
+    let free = async |options: &[&str], path: &Path| {
+        let tool = toolbox().tool(Program::Ffmpeg, "free").unwrap().args(options).arg("-i").arg(path);
+        let tool = tool.args(["-f", "null", "-"]).readable(path);
+        let _ = tool.start(&CancellationToken::new()).unwrap().finish().await;
+    };
+    let everything = ["-protocol_whitelist", "file,http,tcp,concat,crypto,data"];
+    for (name, text, _) in texts(&canary).into_iter().take(8) {
+        let path = write(folder.path(), name, text);
+        free(&everything, &path).await;
+        free(&["-safe", "0"], &path).await;
+    }
+    let dref = with_reference(folder.path(), &canary);
+    free(&["-enable_drefs", "1", "-use_absolute_path", "1"], &dref).await;
+
+    canary.assert_untouched();
 }
 
 /// A QuickTime file whose samples are said to be in another file: an alias record with an absolute path.
