@@ -352,14 +352,11 @@ async fn finish(encoder: Running, outputs: Vec<PathBuf>, facts: SegmentFacts) ->
 impl SegmentFacts {
     /// Checks an encoder's file and puts its two parts beside it.
     fn store(&self, rung: &str, output: &Path) -> Result<SegmentFile> {
-        let file = std::fs::read(output).map_err(cannot("a segment cannot be read"))?;
-        let parts = fragment::take_apart(&file, &self.expected).map_err(|wrong| {
-            let what = format!("segment {} of {rung} is not as it must be: {wrong}", self.segment);
-            MediaError::unexpected(At::new(STEP, what))
-        })?;
+        let parts = fragment::take_apart(output, &self.expected)
+            .map_err(|wrong| wrong.of_output(STEP, format_args!("segment {} of {rung}", self.segment)))?;
         let name = file_name(self.segment, rung);
-        let init = self.put(&format!("init-{rung}.mp4"), &format!("{name}.init.part"), parts.init)?;
-        let media = self.put(&format!("{name}.m4s"), &format!("{name}.media.part"), parts.media)?;
+        let init = self.put(&format!("init-{rung}.mp4"), &format!("{name}.init.part"), &parts.init)?;
+        let media = self.put(&format!("{name}.m4s"), &format!("{name}.media.part"), &parts.media)?;
         std::fs::remove_file(output).map_err(cannot("a segment cannot be removed"))?;
         Ok(SegmentFile {
             rung: rung.to_owned(),

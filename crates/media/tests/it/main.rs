@@ -24,3 +24,4 @@ mod soundtrack;
 mod tool;
 mod verify;
 mod video;
+mod whole;
