@@ -1,6 +1,6 @@
-//! Figures, and how they are told.
+//! Figures of media benches, and how they are told.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -66,8 +66,7 @@ pub(crate) fn print_table(figures: &[Figure]) {
 
 /// Replaces the figures of the same names and leaves those of others.
 pub(crate) fn write_json(figures: &[Figure]) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/media is two deep");
-    let path = root.join("bench/results.json");
+    let path = repository().join("bench/results.json");
     let earlier = std::fs::read(&path).unwrap_or_else(|_| b"[]".to_vec());
     let mut all: Vec<Value> = serde_json::from_slice(&earlier).expect("a list of figures");
     all.retain(|other| figures.iter().all(|figure| other["name"] != figure.name));
@@ -75,4 +74,14 @@ pub(crate) fn write_json(figures: &[Figure]) {
     let text = serde_json::to_string_pretty(&all).expect("plain data") + "\n";
     std::fs::write(&path, text).expect("the repository can be written");
     eprintln!("written to {}", path.display());
+}
+
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The root of the repository.
+pub(crate) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/media is two deep").to_path_buf()
 }

@@ -22,7 +22,7 @@ use telecine_media::{
 };
 use tokio_util::sync::CancellationToken;
 
-use figure::Figure;
+use figure::{Figure, median};
 
 const ROUNDS: usize = 3;
 const RECIPE: &str = r#"{"video": {"ladder": {"heights": [1080, 720, 480]}}}"#;
@@ -56,7 +56,7 @@ async fn measure(rounds: usize) -> Vec<Figure> {
         limits.push(told("  encoders alone, CPU", limit::encoder_seconds(&source, &plan)));
         sequences.push(told("  a run for each rung", sequence::wall_seconds(&source, &plan, folder.path())));
     }
-    let (ours, cpu, limit, sequence) = (median(&ours), median(&cpu), median(&limits), median(&sequences));
+    let (ours, cpu, limit, sequence) = (median(ours), median(cpu), median(limits), median(sequences));
     vec![
         Figure::at_most("ladder_wall", ours, "s", limit / cores as f64, 1.30),
         Figure::at_most("ladder_cpu", cpu, "CPU s", limit, 1.30),
@@ -162,10 +162,4 @@ fn children_seconds() -> f64 {
 fn told(what: &str, seconds: f64) -> f64 {
     eprintln!("{what} {seconds:.2} s");
     seconds
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
 }

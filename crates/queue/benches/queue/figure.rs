@@ -243,9 +243,17 @@ pub(crate) fn print_table(figures: &[Figure]) {
     }
 }
 
+/// Replaces the figures of the same names and databases and leaves those of others.
 pub(crate) fn write_json(figures: &[Figure]) {
     let path = repository().join("bench/results.json");
-    let text = serde_json::to_string_pretty(figures).expect("plain data") + "\n";
+    let earlier = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let mut all: Vec<serde_json::Value> = earlier.unwrap_or_default();
+    let is_new = |other: &serde_json::Value| {
+        figures.iter().any(|figure| other["name"] == figure.name && other["database"] == figure.database)
+    };
+    all.retain(|other| !is_new(other));
+    all.extend(figures.iter().map(|figure| serde_json::to_value(figure).expect("plain data")));
+    let text = serde_json::to_string_pretty(&all).expect("plain data") + "\n";
     std::fs::write(&path, text).expect("the repository can be written");
     eprintln!("written to {}", path.display());
 }
