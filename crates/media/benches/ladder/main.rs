@@ -1,5 +1,5 @@
 //! `make bench`, the ladder: how long 1080p, 720p and 480p of a clip take in ranges, as a worker with a slot for each
-//! core makes them, beside the CPU time that the encoders alone need, and beside one run of FFmpeg for each rung. The
+//! core makes them, beside the CPU time that the encoders alone need, beside one run of FFmpeg for each rung, and beside a copy. The
 //! CPU time of all programs is told too: on a machine that does other things it is the figure to look at.
 //!
 //! ```text
@@ -17,8 +17,8 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use telecine_media::{
-    Capabilities, Confinement, Limits, RangeEvent, RangeJob, Recipe, SegmentRange, Toolbox, VideoPlan,
-    encode_range, plan, probe,
+    Capabilities, Confinement, Limits, RangeEvent, RangeJob, Rational, Recipe, Remux, RemuxSpec,
+    SegmentRange, Timeline, Toolbox, VideoPlan, encode_range, plan, probe, remux_to_segments,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -46,7 +46,8 @@ async fn measure(rounds: usize) -> Vec<Figure> {
     let source = make_clip(folder.path());
     let plan = planned(&source).await;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let (mut ours, mut cpu, mut limits, mut sequences) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut cpu, mut limits) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut sequences, mut copies) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         eprintln!("ladder {}/{rounds}", round + 1);
         // In turn, so that a machine which slows down slows all of them.
@@ -55,12 +56,14 @@ async fn measure(rounds: usize) -> Vec<Figure> {
         cpu.push(told("  ours, CPU", children_seconds() - spent));
         limits.push(told("  encoders alone, CPU", limit::encoder_seconds(&source, &plan)));
         sequences.push(told("  a run for each rung", sequence::wall_seconds(&source, &plan, folder.path())));
+        copies.push(told("  a copy", copy_seconds(&source).await));
     }
     let (ours, cpu, limit, sequence) = (median(ours), median(cpu), median(limits), median(sequences));
     vec![
         Figure::at_most("ladder_wall", ours, "s", limit / cores as f64, 1.30),
         Figure::at_most("ladder_cpu", cpu, "CPU s", limit, 1.30),
         Figure::at_least("ladder_against_runs_in_sequence", sequence / ours, "times", 1.0, 1.2),
+        Figure::at_least("remux_against_ladder", ours / median(copies), "times", 1.0, 50.0),
     ]
 }
 
@@ -147,6 +150,26 @@ async fn encode(source: &Path, plan: &VideoPlan, range: SegmentRange, folder: &P
     let mut tell = |_: RangeEvent| {};
     let done = Box::pin(encode_range(&toolbox(), &job, &CancellationToken::new(), &mut tell)).await;
     assert_eq!(done.expect("a range").segments.len(), range.segments().len());
+}
+
+/// The same clip made ready for players without an encode, as is done when it fits.
+async fn copy_seconds(source: &Path) -> f64 {
+    let (folder, limits) = (tempfile::tempdir().expect("a temporary folder"), Limits::default());
+    let cancel = CancellationToken::new();
+    let probe = probe(&toolbox(), source, &limits, &cancel).await.expect("a good clip");
+    let offset = Rational::new(i64::from(Timeline::OFFSET_SECONDS), 1).expect("a number of seconds");
+    let spec = RemuxSpec {
+        source,
+        probe: &probe,
+        limits: &limits,
+        segment_seconds: 4,
+        offset,
+        folder: folder.path(),
+    };
+    let started = Instant::now();
+    let copied = Box::pin(remux_to_segments(&toolbox(), &spec, &cancel)).await.expect("a copy");
+    assert!(matches!(copied, Remux::Done(_)), "the clip fits");
+    started.elapsed().as_secs_f64()
 }
 
 /// The CPU time of all programs that this process has started and seen end.
