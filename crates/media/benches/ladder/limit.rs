@@ -1,10 +1,37 @@
-//! What the encoders alone cost: the user CPU time of single-threaded encoders that are given raw frames of their rung's
-//! size. Decoding, scaling and moving frames are not in it.
+//! What the work costs at least: the CPU time of one single-threaded run of FFmpeg that decodes once, scales each rung from
+//! the one above and encodes all of them; and, for comparison, of single-threaded encoders that are given raw frames of
+//! their rung's size, without decoding, scaling or moving frames.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use telecine_media::{Rung, VideoPlan};
+
+/// Of everything in one process.
+pub(crate) fn one_run_seconds(source: &Path, plan: &VideoPlan) -> f64 {
+    let mut graph = format!("[0:v:0]fps={}", plan.timeline.fps);
+    for (nth, rung) in plan.rungs.iter().enumerate() {
+        graph += &format!(",zscale=w={}:h={}:filter=bicubic", rung.size.width, rung.size.height);
+        let more = nth + 1 < plan.rungs.len();
+        graph += &if more {
+            format!(",split=2[rung{nth}][next{nth}];[next{nth}]null")
+        } else {
+            format!("[rung{nth}]")
+        };
+    }
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-hide_banner", "-nostdin", "-nostats", "-v", "info", "-benchmark"]);
+    ffmpeg.args(["-filter_complex_threads", "1", "-threads", "1", "-i"]).arg(source);
+    ffmpeg.args(["-filter_complex", &graph]);
+    for (nth, rung) in plan.rungs.iter().enumerate() {
+        ffmpeg.args(["-map", &format!("[rung{nth}]")]).args(rung_args(plan, rung));
+        ffmpeg.args(["-pix_fmt", "yuv420p", "-threads", "1", "-f", "null", "-"]);
+    }
+    let ran = ffmpeg.output().expect("ffmpeg is installed");
+    let log = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{log}");
+    seconds_after(&log, "bench: utime=") + seconds_after(&log, " stime=")
+}
 
 pub(crate) fn encoder_seconds(source: &Path, plan: &VideoPlan) -> f64 {
     plan.rungs.iter().map(|rung| rung_seconds(source, plan, rung)).sum()
@@ -12,7 +39,7 @@ pub(crate) fn encoder_seconds(source: &Path, plan: &VideoPlan) -> f64 {
 
 fn rung_seconds(source: &Path, plan: &VideoPlan, rung: &Rung) -> f64 {
     let size = format!("{}x{}", rung.size.width, rung.size.height);
-    let scale = format!("zscale=w={}:h={}", rung.size.width, rung.size.height);
+    let scale = format!("fps={},zscale=w={}:h={}", plan.timeline.fps, rung.size.width, rung.size.height);
     let mut frames = Command::new("ffmpeg")
         .args(["-v", "error", "-nostdin", "-i"])
         .arg(source)
@@ -40,7 +67,7 @@ fn rung_seconds(source: &Path, plan: &VideoPlan, rung: &Rung) -> f64 {
         .output()
         .expect("ffmpeg is installed");
     assert!(encoded.status.success() && frames.wait().expect("it was started").success());
-    user_seconds(&String::from_utf8_lossy(&encoded.stderr))
+    seconds_after(&String::from_utf8_lossy(&encoded.stderr), "bench: utime=")
 }
 
 /// As the range encoder sets it.
@@ -67,8 +94,8 @@ pub(crate) fn rung_args(plan: &VideoPlan, rung: &Rung) -> Vec<String> {
 }
 
 /// `bench: utime=10.250s stime=0.120s rtime=10.512s`
-fn user_seconds(log: &str) -> f64 {
-    let (_, rest) = log.split_once("bench: utime=").expect("-benchmark says it");
+fn seconds_after(log: &str, name: &str) -> f64 {
+    let (_, rest) = log.split_once(name).expect("-benchmark says it");
     let (seconds, _) = rest.split_once('s').expect("it has a unit");
     seconds.parse().expect("a number")
 }

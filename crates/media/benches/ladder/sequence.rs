@@ -11,7 +11,7 @@ use crate::limit::rung_args;
 pub(crate) fn wall_seconds(source: &Path, plan: &VideoPlan, folder: &Path) -> f64 {
     let started = Instant::now();
     for rung in &plan.rungs {
-        let scale = format!("scale={}:{}", rung.size.width, rung.size.height);
+        let scale = format!("fps={},scale={}:{}", plan.timeline.fps, rung.size.width, rung.size.height);
         let output = folder.join(format!("sequence-{}.mp4", rung.name));
         let mut ffmpeg = Command::new("ffmpeg");
         ffmpeg.args(["-v", "error", "-nostdin", "-y", "-i"]).arg(source).args(["-an", "-vf", &scale]);
