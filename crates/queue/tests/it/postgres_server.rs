@@ -9,6 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 #[derive(Clone)]
@@ -109,11 +110,19 @@ impl PostgresServer {
         spawn_for_life(command)
     }
 
-    /// The whole server dies at once, as with the machine.
+    /// The whole server dies at once, as with the machine. Backends would notice the postmaster's death by themselves, but
+    /// may answer a query that comes first.
     pub(crate) fn kill(&self) {
         let mut process = self.0.process.lock().expect("no test panics here");
         if let Some(mut postmaster) = process.take() {
+            let id = Pid::from_child(&postmaster);
+            // Standing still, it starts no more of them.
+            let _ = kill_process(id, Signal::STOP);
+            let backends = children_of(id);
             let _ = postmaster.kill();
+            for backend in backends {
+                let _ = kill_process(backend, Signal::KILL);
+            }
             let _ = postmaster.wait();
         }
     }
@@ -325,4 +334,15 @@ fn give_to_postgres(folder: &Path) {
         let given = Command::new("chown").arg("postgres:postgres").arg(folder).status().expect("chown runs");
         assert!(given.success());
     }
+}
+
+fn children_of(parent: Pid) -> Vec<Pid> {
+    let processes = std::fs::read_dir("/proc").expect("Linux").filter_map(|entry| {
+        let id = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The name, in parentheses, may hold anything; the state and the parent follow it.
+        let of: i32 = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+        (of == parent.as_raw_nonzero().get()).then(|| Pid::from_raw(id))?
+    });
+    processes.collect()
 }
