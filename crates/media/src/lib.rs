@@ -27,6 +27,7 @@
 
 mod audio;
 mod capability;
+mod digest;
 mod error;
 mod image;
 mod isobmff;

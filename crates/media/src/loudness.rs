@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// What streaming players expect.
-pub(crate) const TARGET_LUFS: f64 = -16.0;
-pub(crate) const TARGET_PEAK_DBTP: f64 = -1.5;
+pub(crate) const TARGET_LUFS: i32 = -16;
+const TARGET_PEAK_DBTP: f64 = -1.5;
 
 /// `None` is silence, which has none of these.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]

@@ -16,7 +16,6 @@ use crate::isobmff::mp4_summary;
 use crate::limits::Limits;
 use crate::probe::{Probe, file_url, input_args};
 use crate::rational::Rational;
-use crate::soundtrack::watched;
 use crate::tool::{Output, Program, Progress, Tool, ToolLimits, Toolbox};
 use crate::verify::MadeRendition;
 
@@ -104,7 +103,7 @@ pub async fn progressive_from_source(
     cancel: &CancellationToken,
 ) -> Result<Progressive> {
     let running = spec.tool(toolbox)?.start(cancel)?;
-    let frames = watched(running, on_progress).await?.progress.frame;
+    let frames = running.finish_watched(on_progress).await?.progress.frame;
     let made = Progressive::examined(absolute(spec.folder, "film.mp4")?, frames).await?;
     match spec.frames {
         Some(expected) if frames < expected => {

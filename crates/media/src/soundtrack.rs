@@ -116,7 +116,6 @@ pub async fn make_soundtrack(
 }
 
 pub(crate) use cut::Cut;
-pub(crate) use encode::watched;
 
 impl SoundtrackSpec<'_> {
     fn check(&self) -> Result<()> {

@@ -9,9 +9,9 @@ mod timing;
 
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
+use crate::digest::sha256_hex;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::isobmff::{IsobmffError, MediaSegment, Mp4Summary, Track, TrackKind, read_init, read_segment};
 use crate::playlist::{AudioRendition, MediaFacts, Presentation, SegmentFact, VideoRendition};
@@ -349,7 +349,7 @@ fn told(frames: Option<&u64>) -> String {
 fn hashed(path: &Path) -> Result<(VerifiedFile, Vec<u8>)> {
     let what = || format!("{} cannot be read", path.file_name().unwrap_or_default().to_string_lossy());
     let bytes = std::fs::read(path).map_err(|error| MediaError::io(STEP, what(), &error))?;
-    let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = sha256_hex(&bytes);
     Ok((VerifiedFile { path: path.to_owned(), bytes: bytes.len() as u64, sha256 }, bytes))
 }
 

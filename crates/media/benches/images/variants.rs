@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use telecine_media::{
-    Fit, Format, ImageFormat, ImageSpec, ImageVariant, Limits, Program, VipsJob, make_images,
-};
+use telecine_media::{Format, ImageSpec, ImageVariant, Limits, Program, VipsJob, make_images};
 use tokio_util::sync::CancellationToken;
 
 use crate::figure::{Figure, median, repository};
@@ -45,14 +43,7 @@ pub(crate) async fn figures(ground: &Ground) -> Vec<Figure> {
 }
 
 fn spec() -> ImageSpec {
-    let variant = |width| ImageVariant {
-        width: Some(width),
-        height: None,
-        fit: Fit::Contain,
-        formats: vec![ImageFormat::Jpeg, ImageFormat::Webp],
-        quality: None,
-    };
-    ImageSpec { variants: WIDTHS.map(variant).into(), ..ImageSpec::default() }
+    ImageSpec { variants: WIDTHS.map(ImageVariant::of_width).into(), ..ImageSpec::default() }
 }
 
 /// With the start of the process, hashes and the thumbhash, as in a job.

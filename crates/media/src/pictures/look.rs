@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::pass::Frames;
-use crate::probe::{ColourRange, HdrKind, Probe, Rotation, Size, VideoStream};
+use crate::plan::TONE_MAP;
+use crate::probe::{ColourRange, HdrKind, Probe, Size, VideoStream};
 
 /// HD and more is BT.709 where nobody says otherwise, as players assume.
 const HD_MIN_HEIGHT: u32 = 577;
@@ -75,12 +76,7 @@ impl<'a> Look<'a> {
             }
         };
         let coloured = if self.tones().is_some() { format!("{scale},{coloured}") } else { coloured };
-        let turn = match self.video.rotation {
-            Rotation::Upright => "",
-            Rotation::Clockwise90 => ",transpose=clock",
-            Rotation::UpsideDown => ",hflip,vflip",
-            Rotation::Clockwise270 => ",transpose=cclock",
-        };
+        let turn: String = self.video.rotation.filters().iter().map(|filter| format!(",{filter}")).collect();
         format!("{coloured}{turn},setsar=1")
     }
 
@@ -128,8 +124,7 @@ impl<'a> Look<'a> {
             Some(ColourRange::Limited) | None => "tv",
         };
         Some(format!(
-            "zscale=tin={transfer}:min={matrix}:pin={primaries}:rin={range}:t=linear:npl=100,format=gbrpf32le,\
-             zscale=p=bt709,tonemap=tonemap=hable:desat=0,zscale=t=bt709:m=bt709:r=tv,format=yuv420p"
+            "zscale=tin={transfer}:min={matrix}:pin={primaries}:rin={range}:t=linear:npl=100,{TONE_MAP},format=yuv420p"
         ))
     }
 

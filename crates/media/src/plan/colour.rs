@@ -8,6 +8,10 @@ use super::Reasons;
 use crate::capability::{Capabilities, Piece};
 use crate::probe::{ColourRange, HdrKind, VideoStream};
 
+/// From linear light, of which 100 cd/m² are white, to what a screen without HDR shows.
+pub(crate) const TONE_MAP: &str =
+    "format=gbrpf32le,zscale=p=bt709,tonemap=tonemap=hable:desat=0,zscale=t=bt709:m=bt709:r=limited";
+
 /// What the numbers of a picture mean. Output is always in the limited range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Colour {

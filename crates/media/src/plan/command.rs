@@ -3,12 +3,12 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::colour::{Colour, ColourPath};
+use super::colour::{Colour, ColourPath, TONE_MAP};
 use super::picture::{Mark, Picture, Scaler};
 use super::{Rung, Timeline, VideoPlan};
 use crate::error::Result;
 use crate::limits::Limits;
-use crate::probe::{Rotation, Size, file_url, input_args};
+use crate::probe::{Size, file_url, input_args};
 use crate::recipe::WatermarkCorner;
 use crate::sniff::Format;
 
@@ -69,7 +69,7 @@ impl VideoPlan {
             chain.push("bwdif=mode=send_frame:parity=auto:deint=all".into());
         }
         chain.extend(self.timeline.filters(span.first_frame));
-        chain.extend(rotation_filters(picture.rotation));
+        chain.extend(picture.rotation.filters().iter().map(ToString::to_string));
         chain.extend(picture.crop.map(|crop| {
             format!("crop=w={}:h={}:x={}:y={}", crop.size.width, crop.size.height, crop.x, crop.y)
         }));
@@ -188,14 +188,7 @@ impl Picture {
             }
             (ColourPath::ToneMap { from, from_full }, _) => {
                 let linear = format!("zscale={}:t=linear:npl=100", input_colour(from, from_full));
-                let steps = [
-                    linear.as_str(),
-                    "format=gbrpf32le",
-                    "zscale=p=bt709",
-                    "tonemap=tonemap=hable:desat=0",
-                    "zscale=t=bt709:m=bt709:r=limited",
-                ];
-                resize.into_iter().chain(steps.map(str::to_owned)).collect()
+                resize.into_iter().chain([linear, TONE_MAP.to_owned()]).collect()
             }
         }
     }
@@ -242,15 +235,6 @@ impl Mark {
             WatermarkCorner::BottomRight => (format!("W-w-{margin}"), format!("H-h-{margin}")),
         };
         format!("overlay=x={x}:y={y}:format=yuv420:eof_action=repeat,format=yuv420p[out]")
-    }
-}
-
-fn rotation_filters(rotation: Rotation) -> Vec<String> {
-    match rotation {
-        Rotation::Upright => vec![],
-        Rotation::Clockwise90 => vec!["transpose=clock".into()],
-        Rotation::UpsideDown => vec!["hflip".into(), "vflip".into()],
-        Rotation::Clockwise270 => vec!["transpose=cclock".into()],
     }
 }
 

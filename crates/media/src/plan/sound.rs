@@ -5,14 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{Delivery, Reasons, Timeline, refusal};
 use crate::capability::Piece;
 use crate::error::{InputProblem, Result};
+use crate::loudness::TARGET_LUFS;
 use crate::probe::{AudioStream, Probe};
 use crate::recipe::{AudioCodec, Loudness, VideoSpec};
 
 /// What every browser's mixer runs at.
 const SAMPLE_RATE: u32 = 48_000;
-/// EBU R 128 as the web uses it.
-const TARGET_LUFS: i32 = -16;
-
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SoundPlan {
     /// FFmpeg's `0:stream_index`.

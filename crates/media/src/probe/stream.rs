@@ -122,6 +122,16 @@ impl Rotation {
         }
     }
 
+    /// What turns the stored picture upright, in FFmpeg's words.
+    pub(crate) fn filters(self) -> &'static [&'static str] {
+        match self {
+            Self::Upright => &[],
+            Self::Clockwise90 => &["transpose=clock"],
+            Self::UpsideDown => &["hflip", "vflip"],
+            Self::Clockwise270 => &["transpose=cclock"],
+        }
+    }
+
     pub fn swaps_sides(self) -> bool {
         matches!(self, Self::Clockwise90 | Self::Clockwise270)
     }

@@ -73,15 +73,8 @@ pub enum Animation {
 
 impl Default for ImageSpec {
     fn default() -> Self {
-        let variant = |width| ImageVariant {
-            width: Some(width),
-            height: None,
-            fit: Fit::Contain,
-            formats: vec![ImageFormat::Jpeg, ImageFormat::Webp],
-            quality: None,
-        };
         Self {
-            variants: [320, 640, 1280, 1920].map(variant).into(),
+            variants: [320, 640, 1280, 1920].map(ImageVariant::of_width).into(),
             keep_metadata: false,
             animation: Animation::FirstFrame,
             thumbhash: true,
@@ -97,6 +90,17 @@ impl ImageSpec {
 }
 
 impl ImageVariant {
+    /// The whole picture as JPEG and WebP, of the formats' usual quality.
+    pub fn of_width(width: u32) -> Self {
+        Self {
+            width: Some(width),
+            height: None,
+            fit: Fit::Contain,
+            formats: vec![ImageFormat::Jpeg, ImageFormat::Webp],
+            quality: None,
+        }
+    }
+
     fn check(&self) -> Result<()> {
         let side_fits = |side: Option<u32>| side.is_none_or(|side| (1..=16_384).contains(&side));
         require(side_fits(self.width) && side_fits(self.height), "images.variants", "sides of 1 to 16384")?;

@@ -12,7 +12,7 @@ use crate::loudness::LoudnessMeasure;
 use crate::probe::{file_url, input_args};
 use crate::recipe::{AudioCodec, Loudness};
 use crate::sniff::Format;
-use crate::tool::{Output, Program, Progress, Running, Tool, ToolLimits, Toolbox};
+use crate::tool::{Output, Program, Progress, Tool, ToolLimits, Toolbox};
 
 /// The film's zero in the uncut file: one second, so that the frame before it has a time of its own.
 pub(super) const WHOLE_OFFSET_TICKS: i64 = SAMPLE_RATE as i64;
@@ -96,31 +96,11 @@ async fn metered(
     on_progress: &(dyn Fn(Progress) + Sync),
     cancel: &CancellationToken,
 ) -> Result<Metered> {
-    let finished = watched(tool.start(cancel)?, on_progress).await?;
+    let finished = tool.start(cancel)?.finish_watched(on_progress).await?;
     meter::parse(&finished.stderr_tail).ok_or_else(|| {
         let at = At::new(STEP, "FFmpeg's meter said nothing").with_stderr(finished.stderr_tail.clone());
         MediaError::unexpected(at)
     })
-}
-
-/// Waits for the end and passes the progress on.
-pub(crate) async fn watched(
-    running: Running,
-    on_progress: &(dyn Fn(Progress) + Sync),
-) -> Result<crate::tool::Finished> {
-    let mut progress = running.progress();
-    let finish = running.finish();
-    tokio::pin!(finish);
-    loop {
-        tokio::select! {
-            biased;
-            finished = &mut finish => return finished,
-            changed = progress.changed() => match changed {
-                Ok(()) => on_progress(*progress.borrow_and_update()),
-                Err(_) => return finish.await,
-            },
-        }
-    }
 }
 
 fn encoder(codec: AudioCodec) -> &'static str {

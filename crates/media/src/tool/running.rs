@@ -78,6 +78,23 @@ impl Running {
         self.activity.clone()
     }
 
+    /// Waits for the end as [`Running::finish`] does, and passes the progress on.
+    pub(crate) async fn finish_watched(self, on_progress: &(dyn Fn(Progress) + Sync)) -> Result<Finished> {
+        let mut progress = self.progress();
+        let finish = self.finish();
+        tokio::pin!(finish);
+        loop {
+            tokio::select! {
+                biased;
+                finished = &mut finish => return finished,
+                changed = progress.changed() => match changed {
+                    Ok(()) => on_progress(*progress.borrow_and_update()),
+                    Err(_) => return finish.await,
+                },
+            }
+        }
+    }
+
     /// Waits for the end. Pipes that were not taken are closed.
     pub async fn finish(mut self) -> Result<Finished> {
         self.stdin = None;

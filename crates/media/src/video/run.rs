@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +14,7 @@ use super::fragment::{self, Expected};
 use super::pump::{self, Pumped};
 use super::seek::seek_point;
 use super::{InitFile, RangeEvent, RangeJob, RangeProgress, STEP, SegmentDone, SegmentFile};
+use crate::digest::sha256_hex;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::plan::{DecodeInputs, DecodeSpan, SegmentRange, VideoPlan};
 use crate::sniff::Format;
@@ -372,7 +372,7 @@ impl SegmentFacts {
         let (path, part) = (self.folder.join(name), self.folder.join(part));
         std::fs::write(&part, content).map_err(cannot("a segment cannot be written"))?;
         std::fs::rename(&part, &path).map_err(cannot("a segment cannot be named"))?;
-        let sha256 = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = sha256_hex(content);
         Ok(InitFile { path, bytes: content.len() as u64, sha256 })
     }
 }
