@@ -40,7 +40,7 @@ pub use sound::SoundPlan;
 const STEP: &str = "plan";
 
 /// What will be done with one input.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// `None` when the recipe asks for no video, or the input has no pictures.
     pub video: Option<VideoPlan>,
@@ -95,7 +95,7 @@ pub fn plan(recipe: &Recipe, probe: &Probe, capabilities: &Capabilities) -> Resu
     let mut reasons = Reasons::default();
     let plan = match &recipe.video {
         Some(spec) => plan_video(spec, probe, capabilities, &mut reasons)?,
-        None => Plan::empty(),
+        None => Plan::default(),
     };
     let plan = Plan { decisions: reasons.decisions, requires: reasons.requires, ..plan };
     capabilities.require(&plan.requires)?;
@@ -119,7 +119,7 @@ fn plan_video(
         }
         reasons.because("pictures", "none", "the source has sound alone");
         let sound = sound::plan_alone(spec, probe, reasons)?;
-        return Ok(Plan { sound: Some(sound), packaging, ..Plan::empty() });
+        return Ok(Plan { sound: Some(sound), packaging, ..Plan::default() });
     };
     let timeline = rate::plan(spec, probe, stream, reasons)?;
     let rungs = ladder::plan(spec, probe, stream, reasons);
@@ -129,7 +129,7 @@ fn plan_video(
         Delivery::Copy => VideoPlan::copied(probe, stream, timeline, rungs, spec),
         Delivery::Encode => VideoPlan::encoded(probe, stream, timeline, rungs, spec, capabilities, reasons)?,
     };
-    Ok(Plan { video: Some(video), sound, packaging, mp4: spec.mp4, ..Plan::empty() })
+    Ok(Plan { video: Some(video), sound, packaging, mp4: spec.mp4, ..Plan::default() })
 }
 
 impl VideoPlan {
@@ -222,19 +222,6 @@ fn lead_frames(stream: &VideoStream) -> u32 {
 
 fn refusal(problem: InputProblem, what: impl Into<String>) -> MediaError {
     MediaError::bad_input(problem, At::new(STEP, what))
-}
-
-impl Plan {
-    fn empty() -> Self {
-        Self {
-            video: None,
-            sound: None,
-            packaging: Vec::new(),
-            mp4: false,
-            decisions: Vec::new(),
-            requires: Vec::new(),
-        }
-    }
 }
 
 /// Collects decisions and the pieces that they need.

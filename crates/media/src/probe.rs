@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{At, InputProblem, MediaError, Result};
@@ -21,7 +21,7 @@ const STEP: &str = "probe";
 const ANSWER_MAX_BYTES: usize = 8 << 20;
 
 /// A description of a file. Nothing of it was decoded beyond what its headers need.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     pub format: Format,
     pub file_bytes: u64,
@@ -39,7 +39,7 @@ pub struct Probe {
     pub chapters: Vec<Chapter>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chapter {
     pub start_us: i64,
     pub end_us: i64,

@@ -26,6 +26,11 @@ impl Rational {
 
     pub const ONE: Self = Self { num: 1, den: 1 };
 
+    /// A whole number.
+    pub const fn whole(number: i64) -> Self {
+        Self { num: number, den: 1 }
+    }
+
     pub fn num(self) -> i64 {
         self.num
     }

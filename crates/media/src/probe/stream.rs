@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rational::Rational;
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VideoStream {
     /// Among all streams of the file: FFmpeg's `0:index`.
     pub index: u32,
@@ -45,7 +45,7 @@ pub struct VideoStream {
     pub is_attached_picture: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AudioStream {
     /// Among all streams of the file: FFmpeg's `0:index`.
     pub index: u32,
@@ -81,7 +81,7 @@ pub enum Rotation {
     Clockwise270,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColourRange {
     /// "tv".
@@ -90,7 +90,7 @@ pub enum ColourRange {
     Full,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HdrKind {
     /// SMPTE ST 2084 (PQ), with or without static metadata.

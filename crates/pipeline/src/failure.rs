@@ -1,0 +1,106 @@
+//! How an attempt of a job fails: one shape for media, store and queue, told to the queue and kept for the user.
+
+use telecine_media::MediaError;
+use telecine_queue::{Failure, Job, JobContext, JobError, QueueError};
+
+use crate::blobs::StoreError;
+use crate::records::{FailureRecord, record};
+
+/// Why an attempt did not succeed, with what its user should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    pub code: String,
+    pub message: String,
+    pub hint: String,
+    pub stderr_tail: String,
+    pub retryable: bool,
+}
+
+pub(crate) type Attempted<T> = Result<T, Failed>;
+
+impl Failed {
+    pub fn for_good(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            code: code.to_owned(),
+            message: message.into(),
+            hint: hint.into(),
+            stderr_tail: String::new(),
+            retryable: false,
+        }
+    }
+
+    pub fn for_now(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { retryable: true, ..Self::for_good(code, message, hint) }
+    }
+
+    /// Something in us is wrong: no attempt mends it.
+    pub fn unexpected(message: impl Into<String>) -> Self {
+        Self::for_good("unexpected", message, "report it with the log of the worker")
+    }
+
+    /// Keeps the details with the run and says to the queue what becomes of the job.
+    pub(crate) fn settle(self, job: &Job, context: &JobContext) -> Failure {
+        let step = job.step.clone().unwrap_or_else(|| job.kind.clone());
+        let error = JobError::new(self.code.clone(), format!("{step}: {}", self.message));
+        let retryable = self.retryable;
+        let details = FailureRecord {
+            step,
+            code: self.code,
+            message: self.message,
+            hint: self.hint,
+            stderr_tail: printable(&self.stderr_tail),
+            retryable,
+            attempt: job.attempt,
+        };
+        context.record(record(job.id.to_string(), &details));
+        if retryable { Failure::Retry(error) } else { Failure::ForGood(error) }
+    }
+}
+
+/// Postgres stores no NUL, and a terminal should obey nobody's escape sequences.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+impl From<MediaError> for Failed {
+    fn from(error: MediaError) -> Self {
+        Self {
+            code: error.code().to_owned(),
+            message: error.to_string(),
+            hint: error.hint().to_owned(),
+            stderr_tail: error.stderr_tail().to_owned(),
+            // A cancelled attempt is settled by whoever cancelled it; where nobody did, it may run again.
+            retryable: error.is_retryable() || matches!(error, MediaError::Cancelled { .. }),
+        }
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self {
+            code: error.code().to_owned(),
+            message: error.to_string(),
+            hint: error.hint().to_owned(),
+            stderr_tail: String::new(),
+            retryable: error.is_retryable(),
+        }
+    }
+}
+
+impl From<QueueError> for Failed {
+    fn from(error: QueueError) -> Self {
+        Self::for_now("database_unavailable", error.to_string(), "check the database")
+    }
+}
+
+/// A failed read or write in the scratch folder.
+pub(crate) fn scratch_failed(what: &str, error: &std::io::Error) -> Failed {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    let message = format!("{what}: {error}");
+    match error.kind() {
+        StorageFull | QuotaExceeded => {
+            Failed::for_now("scratch_full", message, "free some space in the scratch folder")
+        }
+        _ => Failed::for_now("io_failed", message, "check the scratch folder and its permissions"),
+    }
+}

@@ -1,0 +1,247 @@
+//! A film between its encoders and its audience: segments and sound as the records tell of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use telecine_media::{
+    Delivery, MadeRendition, Packaging, Plan, Promise, PromisedRung, Rational, Timeline, Verified,
+    mp4_summary, verify,
+};
+
+use crate::blobs::hash_file;
+use crate::failure::{Attempted, Failed};
+use crate::keys;
+use crate::kinds::Attempt;
+use crate::records::{PlanRecord, SegmentRecord, SoundRecord, StoredFile, read_all};
+use crate::submission::RunMeta;
+
+/// The one constant by which all timestamps are shifted.
+pub(crate) const OFFSET: Rational = Rational::whole(Timeline::OFFSET_SECONDS as i64);
+/// The name of the sound among renditions.
+pub(crate) const SOUND: &str = "audio";
+/// Segments that are fetched from a bucket side by side.
+const FETCHES: usize = 8;
+
+/// What the records of a run say of one film.
+#[derive(Clone, Debug)]
+pub(crate) struct Film {
+    plan: Plan,
+    segments: Vec<SegmentRecord>,
+    sound: Option<SoundRecord>,
+}
+
+/// A film whose files are all on this machine.
+#[derive(Debug)]
+pub(crate) struct LocalFilm {
+    pub(crate) rungs: Vec<MadeRendition>,
+    pub(crate) sound: Option<MadeRendition>,
+    /// Where each file lies in its step's folder.
+    paths: BTreeMap<PathBuf, String>,
+}
+
+/// The stored segments of a film, by number.
+pub(crate) async fn stored_segments(
+    attempt: &Attempt<'_>,
+    step: &str,
+) -> Attempted<BTreeMap<u32, SegmentRecord>> {
+    let all = read_all::<SegmentRecord>(&*attempt.shop.queue, attempt.run).await?;
+    let of_step = all.into_iter().map(|(_, record)| record).filter(|record| record.step == step);
+    Ok(of_step.map(|record| (record.segment, record)).collect())
+}
+
+pub(crate) async fn run_meta(attempt: &Attempt<'_>) -> Attempted<RunMeta> {
+    let run = attempt.shop.queue.get_run(attempt.run).await?;
+    let run = run.ok_or_else(|| Failed::unexpected("the run is gone"))?;
+    serde_json::from_value(run.meta)
+        .map_err(|error| Failed::unexpected(format!("the run is not as known: {error}")))
+}
+
+/// How long the segments of a step's film should be.
+pub(crate) async fn seconds_of_segment(attempt: &Attempt<'_>, step: &str) -> Attempted<u64> {
+    let meta = run_meta(attempt).await?;
+    let wanted = meta.recipe.step(step).and_then(|step| step.does.media()).and_then(|recipe| recipe.video);
+    wanted
+        .map(|video| u64::from(video.segment_seconds))
+        .ok_or_else(|| Failed::unexpected("the step makes no film"))
+}
+
+/// Stores a file of a rendition under a path that has its hash in it.
+pub(crate) async fn store_rendition_file(
+    attempt: &Attempt<'_>,
+    step: &str,
+    file: &Path,
+    path: impl Fn(&str) -> String,
+) -> Attempted<StoredFile> {
+    let (sha256, bytes) = hash_file(file).await?;
+    attempt.store(step, &path(&sha256), file, bytes, &sha256).await
+}
+
+pub(crate) async fn store_sound(
+    attempt: &Attempt<'_>,
+    step: &str,
+    init: &Path,
+    segments: &[PathBuf],
+) -> Attempted<(StoredFile, Vec<StoredFile>)> {
+    let init = store_rendition_file(attempt, step, init, |sha256| keys::init_path(SOUND, sha256)).await?;
+    let mut stored = Vec::with_capacity(segments.len());
+    for (number, file) in segments.iter().enumerate() {
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let path = |sha256: &str| keys::segment_path(SOUND, number, sha256, "m4s");
+        stored.push(store_rendition_file(attempt, step, file, path).await?);
+    }
+    Ok((init, stored))
+}
+
+impl Film {
+    /// All of it must be stored: whoever calls this waited for those who make it.
+    pub(crate) async fn read(attempt: &Attempt<'_>, step: &str) -> Attempted<Self> {
+        let PlanRecord { plan } = attempt.read(step).await?;
+        let stored = stored_segments(attempt, step).await?;
+        let sound = match &plan.sound {
+            Some(_) => Some(attempt.read::<SoundRecord>(step).await?),
+            None => None,
+        };
+        let film = Self { segments: stored.into_values().collect(), sound, plan };
+        film.require_contiguous()?;
+        Ok(film)
+    }
+
+    fn require_contiguous(&self) -> Attempted<()> {
+        let is_contiguous = self.segments.iter().enumerate().all(|(n, it)| n as u64 == u64::from(it.segment));
+        let planned = match &self.plan.video {
+            Some(video) if video.delivery == Delivery::Encode => Some(video.grid.segments as usize),
+            // A copy has as many as the source's key frames allow.
+            Some(_) => None,
+            None => Some(0),
+        };
+        if is_contiguous && planned.is_none_or(|planned| planned == self.segments.len()) {
+            return Ok(());
+        }
+        Err(Failed::unexpected(format!("{} of {planned:?} segments are stored", self.segments.len())))
+    }
+
+    /// The film with its highest rung alone.
+    pub(crate) fn of_best_rung(mut self) -> Self {
+        if let Some(video) = &mut self.plan.video {
+            video.rungs.truncate(1);
+            let best = video.rungs.first().map(|rung| rung.name.clone()).unwrap_or_default();
+            for segment in &mut self.segments {
+                segment.files.retain(|file| file.rung == best);
+            }
+        }
+        self
+    }
+
+    pub(crate) fn wants(&self, packaging: Packaging) -> bool {
+        self.plan.packaging.contains(&packaging)
+    }
+
+    pub(crate) fn has_sound(&self) -> bool {
+        self.sound.is_some()
+    }
+
+    pub(crate) fn rung_names(&self) -> Vec<&str> {
+        self.plan.video.iter().flat_map(|video| &video.rungs).map(|rung| rung.name.as_str()).collect()
+    }
+
+    pub(crate) fn frame_rate(&self) -> Rational {
+        self.plan.video.as_ref().map_or(Rational::ONE, |video| video.timeline.fps)
+    }
+
+    /// Every file of it, each once.
+    pub(crate) fn files(&self) -> Vec<StoredFile> {
+        let of_rungs =
+            self.segments.iter().flat_map(|segment| &segment.files).flat_map(|it| [&it.init, &it.file]);
+        let of_sound =
+            self.sound.iter().flat_map(|sound| std::iter::once(&sound.init).chain(&sound.segments));
+        let by_key: BTreeMap<&str, &StoredFile> =
+            of_rungs.chain(of_sound).map(|file| (file.key.as_str(), file)).collect();
+        by_key.into_values().cloned().collect()
+    }
+
+    /// Brings every file to this machine, where the store is elsewhere, and checks that it still has its bytes.
+    pub(crate) async fn localise(&self, attempt: &Attempt<'_>) -> Attempted<LocalFilm> {
+        let folder = attempt.subfolder("film")?;
+        let fetched = stream::iter(self.files().into_iter().enumerate().map(|(number, file)| {
+            let copy = folder.join(format!("{number:06}"));
+            async move { Ok::<_, Failed>((localised(attempt, &file, copy).await?, file)) }
+        }));
+        let local: Vec<(PathBuf, StoredFile)> = fetched.buffer_unordered(FETCHES).try_collect().await?;
+        let by_key: BTreeMap<&str, &PathBuf> =
+            local.iter().map(|(path, file)| (file.key.as_str(), path)).collect();
+        let at =
+            |file: &StoredFile| by_key.get(file.key.as_str()).map(|path| (*path).clone()).unwrap_or_default();
+        let rung = |name: &&str| {
+            let files: Vec<_> =
+                self.segments.iter().flat_map(|it| &it.files).filter(|it| it.rung == *name).collect();
+            let init = files.first().map(|it| at(&it.init)).unwrap_or_default();
+            MadeRendition {
+                name: (*name).to_owned(),
+                init,
+                segments: files.iter().map(|it| at(&it.file)).collect(),
+            }
+        };
+        let sound = |sound: &SoundRecord| MadeRendition {
+            name: SOUND.to_owned(),
+            init: at(&sound.init),
+            segments: sound.segments.iter().map(at).collect(),
+        };
+        Ok(LocalFilm {
+            rungs: self.rung_names().iter().map(rung).collect(),
+            sound: self.sound.as_ref().map(sound),
+            paths: local.iter().map(|(path, file)| (path.clone(), file.path.clone())).collect(),
+        })
+    }
+
+    /// Proves that what is stored is what was planned.
+    pub(crate) async fn verify(&self, attempt: &Attempt<'_>, local: &LocalFilm) -> Attempted<Verified> {
+        let video = self.plan.video.as_ref();
+        let rungs = video.into_iter().flat_map(|video| &video.rungs).map(|rung| PromisedRung {
+            name: rung.name.clone(),
+            width: rung.size.width,
+            height: rung.size.height,
+        });
+        let promise = Promise {
+            rungs: rungs.collect(),
+            segment_frames: self.segments.iter().map(|segment| segment.frames).collect(),
+            frame_rate: video
+                .filter(|video| video.delivery == Delivery::Encode)
+                .map(|video| video.timeline.fps),
+            offset: OFFSET,
+            has_audio: self.sound.is_some(),
+            end_tolerance_frames: 0,
+        };
+        let (_, source) = attempt.input().await?;
+        // Only sources with atoms have one.
+        let summary = mp4_summary(source.path()).await.ok();
+        let toolbox = &attempt.shop.toolbox;
+        Ok(verify(toolbox, &promise, &local.rungs, local.sound.as_ref(), summary.as_ref(), &attempt.cancel)
+            .await?)
+    }
+}
+
+impl LocalFilm {
+    /// Where a file lies in its step's folder.
+    pub(crate) fn path_of(&self, file: &Path) -> String {
+        self.paths.get(file).cloned().unwrap_or_default()
+    }
+}
+
+async fn localised(attempt: &Attempt<'_>, file: &StoredFile, copy: PathBuf) -> Attempted<PathBuf> {
+    let (path, sha256) = match attempt.shop.blobs.local_path(&file.key) {
+        Some(path) => {
+            let (sha256, _) = hash_file(&path).await?;
+            (path, sha256)
+        }
+        None => {
+            let fetched = attempt.shop.blobs.fetch(&file.key, &copy).await?;
+            (copy, fetched.sha256)
+        }
+    };
+    if sha256 == file.sha256 {
+        return Ok(path);
+    }
+    let message = format!("{} has other bytes than were stored", file.key);
+    Err(Failed::for_good("verification_failed", message, "check the store, then retry the step that made it"))
+}

@@ -1,0 +1,63 @@
+//! The keys of blobs: made here alone, deterministic, under their tenant and run.
+//!
+//! ```text
+//!   {tenant}/{run}/source
+//!   {tenant}/{run}/hls/master.m3u8            fixed: written once, by the fenced `package`
+//!   {tenant}/{run}/hls/720p/00007-3f9a1c2b.m4s  a segment's key has its content in it: other bytes are another key
+//! ```
+
+use telecine_queue::RunId;
+
+/// The nameless tenant's folder. No tenant can be called so: a name in a key begins with a letter or a digit.
+const NAMELESS: &str = "_";
+
+/// Everything of a run lies under this.
+pub fn of_run(tenant: &str, run: &RunId) -> String {
+    format!("{}/{run}", tenant_folder(tenant))
+}
+
+pub fn source(tenant: &str, run: &RunId) -> String {
+    format!("{}/source", of_run(tenant, run))
+}
+
+/// A published file of a step. `path` is ours: a name from a plan, never a user's text.
+pub fn output(tenant: &str, run: &RunId, step: &str, path: &str) -> String {
+    format!("{}/{step}/{path}", of_run(tenant, run))
+}
+
+/// Where a segment lies in its step's folder. Segments are numbered from 0.
+pub fn segment_path(rendition: &str, segment: u32, sha256: &str, extension: &str) -> String {
+    format!("{rendition}/{segment:05}-{}.{extension}", &sha256[..8.min(sha256.len())])
+}
+
+/// Where the init segment of a rendition lies in its step's folder.
+pub fn init_path(rendition: &str, sha256: &str) -> String {
+    format!("{rendition}/init-{}.mp4", &sha256[..8.min(sha256.len())])
+}
+
+/// A tenant's name as one part of a key: what could be read as more than that is spelled out in hexadecimal digits.
+fn tenant_folder(tenant: &str) -> String {
+    let is_plain = tenant.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && tenant.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        && !tenant.starts_with("x-");
+    match tenant {
+        "" => NAMELESS.to_owned(),
+        _ if is_plain => tenant.to_owned(),
+        _ => format!("x-{}", tenant.bytes().map(|byte| format!("{byte:02x}")).collect::<String>()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_is_one_part_of_a_key_whatever_it_is_called() {
+        let folders: Vec<String> = ["", "acme", "..", "a/b", "x-61", "_", "é"].map(tenant_folder).into();
+
+        assert_eq!(folders[..2], ["_", "acme"]);
+        assert!(folders[2..].iter().all(|folder| folder.starts_with("x-") && !folder.contains('/')));
+        let different: std::collections::BTreeSet<_> = folders.iter().collect();
+        assert_eq!(different.len(), folders.len());
+    }
+}

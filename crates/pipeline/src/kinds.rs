@@ -1,0 +1,187 @@
+//! The kinds of jobs. A new kind is one file and one line in [`all`].
+//!
+//! Every kind has the same shape: a unit struct that does [`Work`]. What all of them share is here: a scratch folder for
+//! the attempt, the token that stops it, and one way to tell how it failed.
+
+mod encode_audio;
+mod encode_range;
+mod ingest;
+mod mp4;
+mod package;
+mod playable;
+mod remux;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use telecine_queue::{Failure, Job, JobContext, Kind, Kinds, RunId};
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::{Attempted, Failed, scratch_failed};
+use crate::keys;
+use crate::records::{INPUT, InputRecord, RunRecord, StoredFile, read, record};
+use crate::scratch::JobFolder;
+use crate::source::Source;
+use crate::workshop::Workshop;
+
+pub(crate) use encode_range::RangePayload;
+
+pub const INGEST: &str = "ingest";
+pub(crate) const ENCODE_RANGE: &str = "encode_range";
+pub(crate) const ENCODE_AUDIO: &str = "encode_audio";
+pub(crate) const REMUX: &str = "remux";
+pub(crate) const PLAYABLE: &str = "playable";
+pub(crate) const PACKAGE: &str = "package";
+pub(crate) const MP4: &str = "mp4";
+
+/// Every kind, with the lane its jobs belong in.
+pub const LANES: [(&str, &str); 7] = [
+    (INGEST, "io"),
+    (ENCODE_RANGE, "cpu"),
+    (ENCODE_AUDIO, "cpu"),
+    (REMUX, "io"),
+    (PLAYABLE, "io"),
+    (PACKAGE, "io"),
+    (MP4, "io"),
+];
+
+/// Every kind, to be run by a worker.
+pub fn all(shop: &Arc<Workshop>) -> Kinds {
+    Kinds::new()
+        .with(shop.kind(INGEST, ingest::Ingest))
+        .with(shop.kind(ENCODE_RANGE, encode_range::EncodeRange))
+        .with(shop.kind(ENCODE_AUDIO, encode_audio::EncodeAudio))
+        .with(shop.kind(REMUX, remux::Remuxing))
+        .with(shop.kind(PLAYABLE, playable::Playable))
+        .with(shop.kind(PACKAGE, package::Package))
+        .with(shop.kind(MP4, mp4::Mp4))
+}
+
+/// The lane of a kind; `None` for one that is not ours.
+pub fn lane_of(kind: &str) -> Option<&'static str> {
+    LANES.iter().find(|(name, _)| *name == kind).map(|(_, lane)| *lane)
+}
+
+/// What is peculiar to one kind.
+#[async_trait]
+pub(crate) trait Work: Send + Sync + 'static {
+    /// How long one attempt may take.
+    fn timeout(&self) -> Duration {
+        Duration::from_hours(6)
+    }
+
+    async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value>;
+}
+
+/// One attempt of one job of a run.
+pub(crate) struct Attempt<'a> {
+    pub(crate) shop: &'a Workshop,
+    pub(crate) job: &'a Job,
+    pub(crate) context: &'a JobContext,
+    pub(crate) run: &'a RunId,
+    /// Stops the attempt.
+    pub(crate) cancel: CancellationToken,
+    /// Its private folder, removed however it ends.
+    pub(crate) folder: JobFolder,
+}
+
+/// What most payloads say: the step of the recipe that the job works for.
+#[derive(Debug, Deserialize)]
+pub(crate) struct StepPayload {
+    pub(crate) step: String,
+}
+
+impl Attempt<'_> {
+    pub(crate) fn payload<T: DeserializeOwned>(&self) -> Attempted<T> {
+        serde_json::from_value(self.job.payload.clone())
+            .map_err(|error| Failed::unexpected(format!("the payload is not as known: {error}")))
+    }
+
+    /// A record that an earlier job of the run must have left.
+    pub(crate) async fn read<T: RunRecord>(&self, key: &str) -> Attempted<T> {
+        let found = read(&*self.shop.queue, self.run, key).await?;
+        found.ok_or_else(|| Failed::unexpected(format!("the record {} {key} is missing", T::TYPE)))
+    }
+
+    /// Leaves a record, at once and under the fence of this job.
+    pub(crate) fn leave<T: RunRecord>(&self, key: impl Into<String>, document: &T) {
+        self.context.record(record(key, document));
+    }
+
+    pub(crate) async fn input(&self) -> Attempted<(InputRecord, Source)> {
+        let input: InputRecord = self.read(INPUT).await?;
+        let source = Source::of(&input, &self.shop.blobs, self.folder.path()).await?;
+        Ok((input, source))
+    }
+
+    pub(crate) fn subfolder(&self, name: &str) -> Attempted<std::path::PathBuf> {
+        self.folder.subfolder(name).map_err(|error| scratch_failed("no folder can be made", &error))
+    }
+
+    /// Stores a file under `path` in the step's folder.
+    pub(crate) async fn store(
+        &self,
+        step: &str,
+        path: &str,
+        file: &Path,
+        bytes: u64,
+        sha256: &str,
+    ) -> Attempted<StoredFile> {
+        let key = keys::output(&self.job.tenant, self.run, step, path);
+        self.shop.blobs.put_file(&key, file).await?;
+        Ok(StoredFile { path: path.to_owned(), key, bytes, sha256: sha256.to_owned() })
+    }
+}
+
+/// A kind of ours as the queue sees it.
+struct OfShop<W> {
+    name: &'static str,
+    lane: &'static str,
+    work: W,
+    shop: Arc<Workshop>,
+}
+
+impl Workshop {
+    fn kind<W: Work>(self: &Arc<Self>, name: &'static str, work: W) -> OfShop<W> {
+        let lane = lane_of(name).expect("every kind has a lane");
+        OfShop { name, lane, work, shop: Arc::clone(self) }
+    }
+}
+
+#[async_trait]
+impl<W: Work> Kind for OfShop<W> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn lane(&self) -> &'static str {
+        self.lane
+    }
+
+    fn timeout(&self) -> Duration {
+        self.work.timeout()
+    }
+
+    async fn run(&self, job: &Job, context: &JobContext) -> Result<Value, Failure> {
+        let attempted = self.attempt(job, context).await;
+        attempted.map_err(|failed| failed.settle(job, context))
+    }
+}
+
+impl<W: Work> OfShop<W> {
+    async fn attempt(&self, job: &Job, context: &JobContext) -> Attempted<Value> {
+        let run = job.run.as_ref().ok_or_else(|| Failed::unexpected("the job belongs to no run"))?;
+        let folder = self
+            .shop
+            .scratch
+            .job()
+            .map_err(|error| scratch_failed("no scratch folder can be made", &error))?;
+        let attempt = Attempt { shop: &self.shop, job, context, run, cancel: context.stopping(), folder };
+        self.work.attempt(&attempt).await
+    }
+}

@@ -1,0 +1,110 @@
+//! `remux`: a source that already fits is copied into segments; one that turns out not to fit is encoded after all.
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use telecine_media::{Plan, Remux, RemuxSpec, Remuxed, plan, remux_to_segments};
+use telecine_queue::{JobFilter, JobId, OnFailed, Page, Spawn};
+
+use super::{Attempt, MP4, PACKAGE, StepPayload, Work};
+use crate::failure::{Attempted, Failed};
+use crate::film::{OFFSET, run_meta, store_rendition_file, store_sound};
+use crate::graph::Graph;
+use crate::keys;
+use crate::recipe::Does;
+use crate::records::{InputRecord, PlanRecord, RungSegment, SegmentRecord, SoundRecord, segment_key};
+
+pub(super) struct Remuxing;
+
+#[async_trait]
+impl Work for Remuxing {
+    async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
+        let StepPayload { step } = attempt.payload()?;
+        let PlanRecord { plan } = attempt.read(&step).await?;
+        let (input, source) = attempt.input().await?;
+        let probe = input.probe.as_ref().ok_or_else(|| Failed::unexpected("the input was not probed"))?;
+        let folder = attempt.subfolder("copy")?;
+        let spec = RemuxSpec {
+            source: source.path(),
+            probe,
+            limits: &attempt.shop.limits,
+            segment_seconds: u32::try_from(crate::film::seconds_of_segment(attempt, &step).await?)
+                .unwrap_or(4),
+            offset: OFFSET,
+            folder: &folder,
+        };
+        match remux_to_segments(&attempt.shop.toolbox, &spec, &attempt.cancel).await? {
+            Remux::Done(made) => store(attempt, &step, &plan, *made).await,
+            Remux::Unfit(why) => encode_instead(attempt, &step, &input, why).await,
+        }
+    }
+}
+
+async fn store(attempt: &Attempt<'_>, step: &str, plan: &Plan, made: Remuxed) -> Attempted<Value> {
+    let rung = plan.video.as_ref().and_then(|video| video.rungs.first());
+    let rung = &rung.ok_or_else(|| Failed::unexpected("the plan has no rung"))?.name;
+    let init =
+        store_rendition_file(attempt, step, &made.video.init, |sha256| keys::init_path(rung, sha256)).await?;
+    for (number, (file, frames)) in made.video.segments.iter().zip(&made.segment_frames).enumerate() {
+        let segment = u32::try_from(number).unwrap_or(u32::MAX);
+        let path = |sha256: &str| keys::segment_path(rung, segment, sha256, "m4s");
+        let file = store_rendition_file(attempt, step, file, path).await?;
+        let files = vec![RungSegment { rung: rung.clone(), file, init: init.clone() }];
+        let record = SegmentRecord { step: step.to_owned(), segment, frames: *frames, files };
+        attempt.leave(segment_key(step, segment), &record);
+    }
+    if let (Some(audio), Some(track)) = (&made.audio, made.audio_track) {
+        let (init, segments) = store_sound(attempt, step, &audio.init, &audio.segments).await?;
+        let sound = SoundRecord {
+            init,
+            segments,
+            facts: made.audio_facts,
+            codec: track.codec,
+            timescale: track.timescale,
+            loudness: None,
+        };
+        attempt.leave(step, &sound);
+    }
+    Ok(json!({ "copied": made.segment_frames.len() }))
+}
+
+/// Only its packets told that the source cannot be copied: the encoders take this job's place before whoever waits.
+async fn encode_instead(
+    attempt: &Attempt<'_>,
+    step: &str,
+    input: &InputRecord,
+    why: String,
+) -> Attempted<Value> {
+    let meta = run_meta(attempt).await?;
+    let wanted = meta.recipe.step(step).ok_or_else(|| Failed::unexpected("the step is gone"))?;
+    let mut recipe = wanted.does.media().ok_or_else(|| Failed::unexpected("the step makes no film"))?;
+    if let Some(video) = &mut recipe.video {
+        video.allow_copy = false;
+    }
+    let probe = input.probe.as_ref().ok_or_else(|| Failed::unexpected("the input was not probed"))?;
+    let plan = plan(&recipe, probe, attempt.shop.capabilities(&attempt.cancel).await?)?;
+    attempt.leave(step, &PlanRecord { plan: plan.clone() });
+    tracing::info!(run.id = %attempt.run, step, why, "the source cannot be copied after all");
+    let graph = Graph {
+        recipe: &meta.recipe,
+        plans: &Default::default(),
+        left_out: &[],
+        priority: attempt.job.priority,
+        duration_us: probe.duration_us.unwrap_or(0),
+        source_copy_bytes: 0,
+    };
+    let jobs = graph.encoders(wanted, &plan);
+    let (count, waiting) = (jobs.len(), who_waits(attempt, step, &wanted.does).await?);
+    let spawn = (0..count).fold(Spawn::jobs(jobs), |spawn, nth| spawn.before(waiting, nth, OnFailed::Skip));
+    attempt.context.spawn(spawn);
+    Ok(json!({ "encoded_instead": why }))
+}
+
+/// The job that joins the film.
+async fn who_waits(attempt: &Attempt<'_>, step: &str, does: &Does) -> Attempted<JobId> {
+    let kind = if matches!(does, Does::Hls(_)) { PACKAGE } else { MP4 };
+    let filter =
+        JobFilter { kind: Some(kind.to_owned()), run: Some(attempt.run.clone()), ..JobFilter::default() };
+    let listed = attempt.shop.queue.list(&filter, Page::first(100)).await?;
+    let found = listed.data.into_iter().find(|job| job.payload["step"] == step);
+    found.map(|job| job.id).ok_or_else(|| Failed::unexpected("nobody waits for the film"))
+}

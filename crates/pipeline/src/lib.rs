@@ -1,0 +1,43 @@
+//! Recipes become runs, runs become jobs, and jobs turn blobs into blobs.
+//!
+//! ```text
+//!   Submission ──► push: the run and its first job, `ingest`, in one transaction
+//!                          │ fetch, hash, sniff, probe, limits, plan; the rest of the graph is spawned when it completes
+//!       ┌──────────────────┼────────────────┬───────────┬──────────┐
+//!  encode_range × N   encode_audio       pictures     image      audio        each: source → scratch → blobs, records
+//!       └────────┬─────────┘                │
+//!             package ── mp4              exec …
+//!          verify all, playlists,
+//!          the master playlist last
+//! ```
+//! - A [`Recipe`] is a named graph of steps. What is invalid in one is said with its line and column.
+//! - [`Blobs`] are a folder or a bucket. Keys are made here ([`keys`]), never by a caller.
+//! - [`records`] are what jobs of a run tell each other, and what a run document is drawn from.
+//! - [`Workshop`] is what all [`kinds`] share: programs, blobs, scratch, limits.
+//!
+//! This crate will never know HTTP, a message broker or SQL.
+
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
+
+mod blobs;
+mod failure;
+mod film;
+mod graph;
+mod input;
+pub mod keys;
+pub mod kinds;
+mod recipe;
+pub mod records;
+mod scratch;
+mod source;
+mod submission;
+mod workshop;
+
+pub use blobs::{Blobs, Fetched, StoreError};
+pub use failure::Failed;
+pub use input::Input;
+pub use recipe::{Does, ExecSpec, Recipe, Step};
+pub use scratch::{JobFolder, Scratch};
+pub use submission::{RunMeta, Submission, Submitted, submit};
+pub use workshop::Workshop;

@@ -1,0 +1,113 @@
+//! Recipes: a named graph of steps.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use telecine_media::{AudioSpec, ImageSpec, PicturesSpec, VideoSpec};
+
+/// A recipe whose steps are all known and whose needs can be met.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recipe {
+    pub name: String,
+    pub description: String,
+    /// In the order of the file.
+    pub steps: Vec<Step>,
+}
+
+/// A node of a recipe; becomes one or many jobs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    pub name: String,
+    #[serde(flatten)]
+    pub does: Does,
+    /// Steps that must end first, by name.
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// Whether its failure fails the run; that of an optional step only makes it `partial`.
+    pub required: bool,
+    /// `None` is the kind's own.
+    pub lane: Option<String>,
+    /// `None` is the run's.
+    pub priority: Option<u8>,
+    /// `None` is the queue's usual.
+    pub attempts: Option<u16>,
+}
+
+/// What a step does, and with what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "with", rename_all = "snake_case")]
+pub enum Does {
+    /// A ladder in segments, its sound, and manifests.
+    Hls(VideoSpec),
+    /// One file that plays while it loads: of the best rung of the `hls` step that it needs, or encoded for itself.
+    Mp4(VideoSpec),
+    Pictures(PicturesSpec),
+    Image(ImageSpec),
+    Audio(AudioSpec),
+    /// A program of the user's own.
+    Exec(ExecSpec),
+}
+
+/// A program that gets a JSON document and a folder, and leaves JSON and files.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExecSpec {
+    /// The program, by its absolute path or looked up in `PATH`, and its arguments.
+    pub command: Vec<String>,
+    /// Whether it may reach the network.
+    #[serde(default)]
+    pub network: bool,
+    /// Folders and files that it may read, beside the input, the system's libraries and its own scratch folder.
+    #[serde(default)]
+    pub reads: Vec<std::path::PathBuf>,
+    #[serde(default = "ten_minutes")]
+    pub timeout_ms: u64,
+    /// Passed on as they are.
+    #[serde(default)]
+    pub params: BTreeMap<String, serde_json::Value>,
+}
+
+fn ten_minutes() -> u64 {
+    600_000
+}
+
+impl Recipe {
+    pub fn step(&self, name: &str) -> Option<&Step> {
+        self.steps.iter().find(|step| step.name == name)
+    }
+
+    /// The `hls` step whose segments an `mp4` step takes; `None` where it encodes for itself.
+    pub fn segments_for(&self, step: &Step) -> Option<&Step> {
+        let needed = step.needs.iter().filter_map(|name| self.step(name));
+        needed.into_iter().find(|needed| matches!(needed.does, Does::Hls(_)))
+    }
+}
+
+impl Does {
+    /// What the media engine is asked for; `None` where that is nothing.
+    pub fn media(&self) -> Option<telecine_media::Recipe> {
+        let none = telecine_media::Recipe::default();
+        match self {
+            Self::Hls(spec) => Some(telecine_media::Recipe { video: Some(spec.clone()), ..none }),
+            Self::Mp4(spec) => {
+                let video = VideoSpec { packaging: Vec::new(), mp4: true, ..spec.clone() };
+                Some(telecine_media::Recipe { video: Some(video), ..none })
+            }
+            Self::Pictures(spec) => Some(telecine_media::Recipe { pictures: Some(spec.clone()), ..none }),
+            Self::Image(spec) => Some(telecine_media::Recipe { images: Some(spec.clone()), ..none }),
+            Self::Audio(spec) => Some(telecine_media::Recipe { audio: Some(spec.clone()), ..none }),
+            Self::Exec(_) => None,
+        }
+    }
+
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Hls(_) => "hls",
+            Self::Mp4(_) => "mp4",
+            Self::Pictures(_) => "pictures",
+            Self::Image(_) => "image",
+            Self::Audio(_) => "audio",
+            Self::Exec(_) => "exec",
+        }
+    }
+}

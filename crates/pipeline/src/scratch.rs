@@ -1,0 +1,94 @@
+//! Scratch space: a private folder per job, removed however the job ends, and swept of what dead processes left.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock, statvfs};
+use tempfile::TempDir;
+
+/// This part of the disk stays free.
+const KEPT_FREE: u64 = 10;
+const LOCK: &str = "lock";
+
+/// The scratch folder of one process. Its lock tells others that it lives.
+#[derive(Debug)]
+pub struct Scratch {
+    /// Removed with the process; where that is killed, by the next one's sweep.
+    own: TempDir,
+    root: PathBuf,
+    _lock: File,
+}
+
+/// The private folder of one attempt of a job.
+#[derive(Debug)]
+pub struct JobFolder {
+    folder: TempDir,
+}
+
+impl Scratch {
+    /// Makes the root where it is missing, removes what dead processes left, and a folder for this one.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(root)?;
+        let root = root.canonicalize()?;
+        sweep(&root)?;
+        // The lock is there before the folder has its name: a sweep never sees one without the other.
+        let own = tempfile::Builder::new().prefix("w-").tempdir_in(&root)?;
+        let lock = File::create(own.path().join(LOCK))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { own, root, _lock: lock })
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn job(&self) -> io::Result<JobFolder> {
+        let folder = tempfile::Builder::new().prefix("job-").tempdir_in(self.own.path())?;
+        Ok(JobFolder { folder })
+    }
+
+    /// What jobs may use: all but a tenth of the disk.
+    pub fn free_bytes(&self) -> u64 {
+        let Ok(disk) = statvfs(&self.root) else { return 0 };
+        let (free, total) = (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize);
+        free.saturating_sub(total / KEPT_FREE)
+    }
+}
+
+impl JobFolder {
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A folder in it.
+    pub fn subfolder(&self, name: &str) -> io::Result<PathBuf> {
+        let folder = self.path().join(name);
+        std::fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+}
+
+/// Removes the folders of processes that no longer hold their lock.
+fn sweep(root: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(root)? {
+        let folder = entry?.path();
+        let is_ours = folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("w-"));
+        if is_ours && is_left_behind(&folder) {
+            tracing::info!(folder = %folder.display(), "removing scratch of a process that is gone");
+            std::fs::remove_dir_all(&folder)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_left_behind(folder: &Path) -> bool {
+    match File::open(folder.join(LOCK)) {
+        Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+        // It is being made or removed right now, unless it is old.
+        Err(_) => folder
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .is_ok_and(|at| at.elapsed().is_ok_and(|age| age.as_secs() > 60)),
+    }
+}

@@ -1,0 +1,93 @@
+//! A run as it is asked for.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use telecine_queue::{NewJob, NewRun, Push, Queue, QueueError, RunId, Timestamp};
+
+use crate::input::Input;
+use crate::kinds;
+use crate::recipe::Recipe;
+
+/// One input to be processed by one recipe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Submission {
+    pub recipe: Recipe,
+    pub input: Input,
+    /// Empty is the nameless tenant.
+    pub tenant: String,
+    /// The caller's own id for it.
+    pub external_id: Option<String>,
+    /// 0 to 100, higher first.
+    pub priority: u8,
+    /// Not before this instant.
+    pub run_at: Option<Timestamp>,
+    /// The same key with the same content gives the same run.
+    pub idempotency_key: Option<String>,
+    /// Make everything anew, though the same was made before.
+    pub fresh: bool,
+    /// Given back as it is.
+    pub metadata: Value,
+}
+
+/// What a run's row remembers of its submission.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunMeta {
+    pub recipe: Recipe,
+    pub input: Input,
+    pub priority: u8,
+    pub fresh: bool,
+    pub metadata: Value,
+}
+
+/// A run that is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submitted {
+    pub run: RunId,
+    /// The key was known: this is the run that it made before.
+    pub replayed: bool,
+}
+
+impl Submission {
+    pub fn new(recipe: Recipe, input: Input) -> Self {
+        Self {
+            recipe,
+            input,
+            tenant: String::new(),
+            external_id: None,
+            priority: 50,
+            run_at: None,
+            idempotency_key: None,
+            fresh: false,
+            metadata: Value::Null,
+        }
+    }
+
+    /// The run and its first job. What else there is to do follows from the input, which only `ingest` sees.
+    fn into_push(self) -> Result<Push, QueueError> {
+        let name = self.recipe.name.clone();
+        let meta = RunMeta {
+            recipe: self.recipe,
+            input: self.input,
+            priority: self.priority,
+            fresh: self.fresh,
+            metadata: self.metadata,
+        };
+        let meta =
+            serde_json::to_value(meta).map_err(|error| QueueError::Invalid { reason: error.to_string() })?;
+        let run = NewRun { name, external_id: self.external_id, meta };
+        let ingest =
+            NewJob::new(kinds::INGEST, json!({})).lane("io").step(kinds::INGEST).priority(self.priority);
+        let ingest = NewJob { run_at: self.run_at, ..ingest };
+        let push = Push::run(run, [ingest]).tenant(self.tenant);
+        Ok(Push { idempotency_key: self.idempotency_key, ..push })
+    }
+}
+
+/// Stores a run; when it returns, the run is never lost.
+pub async fn submit(queue: &dyn Queue, submission: Submission) -> Result<Submitted, QueueError> {
+    let pushed = queue.push(vec![submission.into_push()?]).await?;
+    let pushed = pushed.into_iter().next().and_then(|pushed| Some((pushed.run?, pushed.replayed)));
+    let (run, replayed) = pushed
+        .ok_or_else(|| QueueError::Unexpected { reason: "a run was pushed and none came back".into() })?;
+    Ok(Submitted { run, replayed })
+}
