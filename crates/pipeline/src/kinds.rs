@@ -3,11 +3,14 @@
 //! Every kind has the same shape: a unit struct that does [`Work`]. What all of them share is here: a scratch folder for
 //! the attempt, the token that stops it, and one way to tell how it failed.
 
+mod audio;
 mod encode_audio;
 mod encode_range;
+mod image;
 mod ingest;
 mod mp4;
 mod package;
+mod pictures;
 mod playable;
 mod remux;
 
@@ -38,9 +41,12 @@ pub(crate) const REMUX: &str = "remux";
 pub(crate) const PLAYABLE: &str = "playable";
 pub(crate) const PACKAGE: &str = "package";
 pub(crate) const MP4: &str = "mp4";
+pub(crate) const PICTURES: &str = "pictures";
+pub(crate) const IMAGE: &str = "image";
+pub(crate) const AUDIO: &str = "audio";
 
 /// Every kind, with the lane its jobs belong in.
-pub const LANES: [(&str, &str); 7] = [
+pub const LANES: [(&str, &str); 10] = [
     (INGEST, "io"),
     (ENCODE_RANGE, "cpu"),
     (ENCODE_AUDIO, "cpu"),
@@ -48,6 +54,9 @@ pub const LANES: [(&str, &str); 7] = [
     (PLAYABLE, "io"),
     (PACKAGE, "io"),
     (MP4, "io"),
+    (PICTURES, "cpu"),
+    (IMAGE, "cpu"),
+    (AUDIO, "cpu"),
 ];
 
 /// Every kind, to be run by a worker.
@@ -60,6 +69,9 @@ pub fn all(shop: &Arc<Workshop>) -> Kinds {
         .with(shop.kind(PLAYABLE, playable::Playable))
         .with(shop.kind(PACKAGE, package::Package))
         .with(shop.kind(MP4, mp4::Mp4))
+        .with(shop.kind(PICTURES, pictures::PicturesOfVideo))
+        .with(shop.kind(IMAGE, image::Image))
+        .with(shop.kind(AUDIO, audio::Audio))
 }
 
 /// The lane of a kind; `None` for one that is not ours.
