@@ -63,7 +63,8 @@ pub struct Pull {
     /// Free slots per lane.
     pub lanes: BTreeMap<String, u32>,
     pub kinds: Vec<String>,
-    /// Jobs that need more scratch space than this are left for others.
+    /// What is claimed needs no more scratch space than this, all jobs together; `u64::MAX`: there is no end of it. Where
+    /// one does not fit, those behind it that need any are left for the next pull.
     pub free_scratch_bytes: u64,
 }
 

@@ -79,7 +79,7 @@ async fn pull(shared: &Shared, reserved: Reserved, seen: u64) -> Pulled {
         worker: shared.worker(),
         lanes: reserved.lanes(),
         kinds: shared.kinds.names().into_iter().map(str::to_owned).collect(),
-        free_scratch_bytes: u64::MAX,
+        free_scratch_bytes: shared.options.free_scratch.as_ref().map_or(u64::MAX, |free| free()),
     };
     Pulled { claimed: shared.queue.pull(pull).await, reserved, seen }
 }

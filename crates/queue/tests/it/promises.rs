@@ -61,6 +61,7 @@ promises! {
         a_scheduled_job_is_not_early
         a_claim_is_bounded_by_slots_lanes_and_kinds
         a_job_that_needs_more_scratch_is_left_for_others
+        what_one_pull_claims_fits_into_the_scratch_together
         a_dead_worker_cannot_claim
         the_claim_uses_its_index_behind_a_deep_backlog
     ;
@@ -159,6 +160,7 @@ promises! {
         a_busy_lane_does_not_starve_another
         a_second_claim_of_a_job_stops_the_first
         an_idle_worker_leaves_the_database_alone
+        a_worker_claims_what_its_scratch_space_can_hold
     ;
     processes:
         eight_processes_run_twenty_thousand_jobs_exactly_once
