@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-pub use held::JobContext;
+pub use held::{JobContext, NotRecorded};
 pub use kind::{Failure, Kind, Kinds};
 pub use slots::Slots;
 
