@@ -12,6 +12,10 @@ use telecine_queue::NewJob;
 use crate::kinds::{ENCODE_AUDIO, ENCODE_RANGE, MP4, PACKAGE, PLAYABLE, REMUX, RangePayload};
 use crate::recipe::{Does, Recipe, Step};
 
+/// Workers that may die under a job without its getting any further. Strangers' files are read by programs that are
+/// confined and bounded, so a worker that dies was most likely killed from outside; and all that it ran is suspected.
+pub(crate) const MAX_LOST: u16 = 12;
+
 /// What the input and its recipe come to.
 #[derive(Debug)]
 pub(crate) struct Graph<'a> {
@@ -141,6 +145,7 @@ impl Graph<'_> {
             cost_ms: u32::try_from(cost_ms).unwrap_or(u32::MAX),
             scratch_bytes: self.source_copy_bytes,
             required: step.required,
+            max_lost: MAX_LOST,
             ..job
         };
         step.attempts.map_or(job.clone(), |attempts| job.max_attempts(attempts))

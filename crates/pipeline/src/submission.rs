@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use telecine_queue::{NewJob, NewRun, Push, Queue, QueueError, RunId, Timestamp};
 
+use crate::graph::MAX_LOST;
 use crate::input::Input;
 use crate::kinds;
 use crate::recipe::Recipe;
@@ -77,7 +78,7 @@ impl Submission {
         let run = NewRun { name, external_id: self.external_id, meta };
         let ingest =
             NewJob::new(kinds::INGEST, json!({})).lane("io").step(kinds::INGEST).priority(self.priority);
-        let ingest = NewJob { run_at: self.run_at, ..ingest };
+        let ingest = NewJob { run_at: self.run_at, max_lost: MAX_LOST, ..ingest };
         let push = Push::run(run, [ingest]).tenant(self.tenant);
         Ok(Push { idempotency_key: self.idempotency_key, ..push })
     }

@@ -31,6 +31,7 @@ impl Work for EncodeRange {
         // What an earlier attempt has stored is not made again.
         let stored = stored_segments(attempt, &step).await?;
         let skip: Vec<u32> = range.segments().filter(|segment| stored.contains_key(segment)).collect();
+        let already = skip.len();
         let (_, source) = attempt.input().await?;
         let folder = attempt.subfolder("segments")?;
 
@@ -51,14 +52,18 @@ impl Work for EncodeRange {
                     let share = progress.frames as f64 / progress.frames_total.max(1) as f64;
                     attempt.context.progress((skipped + share * (total - skipped)) / total.max(1.0));
                 }
-                RangeEvent::Segment(done) => drop(tell.send(done)),
+                RangeEvent::Segment(done) => {
+                    tracing::info!(run.id = %attempt.run, job.id = attempt.job.id.0, segment = done.segment, "segment encoded");
+                    // Nobody receives it any more: storing failed, and with it the attempt.
+                    let _ = tell.send(done);
+                }
             };
             Box::pin(encode_range(&attempt.shop.toolbox, &job, &attempt.cancel, tell))
                 .await
                 .map_err(Failed::from)
         };
         // The first of them to fail ends the other: a dropped encode kills its programs.
-        let (encoded, ()) = tokio::try_join!(encoding, store_as_made(attempt, &step, made))?;
+        let (encoded, ()) = tokio::try_join!(encoding, store_as_made(attempt, &step, already, made))?;
         Ok(json!({ "segments": range.segments().count(), "encoded": encoded.segments.len() }))
     }
 }
@@ -67,13 +72,17 @@ impl Work for EncodeRange {
 async fn store_as_made(
     attempt: &Attempt<'_>,
     step: &str,
+    already: usize,
     mut made: mpsc::UnboundedReceiver<SegmentDone>,
 ) -> Attempted<()> {
     let mut inits = BTreeMap::new();
+    let mut stored = already;
     while let Some(done) = made.recv().await {
         let record = store(attempt, step, &done, &mut inits).await?;
         attempt.leave(segment_key(step, record.segment), &record);
-        tracing::info!(run.id = %attempt.run, job.id = attempt.job.id.0, step, segment = done.segment, "segment stored");
+        // Losing workers is no poison as long as segments come.
+        stored += 1;
+        attempt.context.save(json!({ "stored": stored }));
         for file in &done.files {
             // Scratch holds no more than what is not stored yet; if this fails, the folder goes anyway in the end.
             let _ = tokio::fs::remove_file(&file.path).await;

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use libtest_mimic::Trial;
 use telecine_media::{
-    AudioCodec, AudioFormat, AudioSpec, Confinement, ImageSpec, ImageVariant, PicturesSpec, Program, Toolbox,
+    AudioCodec, AudioFormat, AudioSpec, Confinement, ImageSpec, ImageVariant, Program, Toolbox,
 };
 use telecine_pipeline::Does;
 use telecine_queue::{JobState, Run, RunState};
 
 use crate::clips;
-use crate::studio::{Studio, hls, recipe, step, trial};
+use crate::studio::{Studio, hls, pictures, recipe, step, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -66,12 +66,6 @@ async fn a_sound_has_its_renditions() {
         output.facts
     );
     studio.close().await;
-}
-
-fn pictures() -> telecine_pipeline::Step {
-    let wanted = r#"{"poster": {}, "storyboard": {}, "preview": {}, "scenes": true, "frames": {}}"#;
-    let spec: PicturesSpec = serde_json::from_str(wanted).unwrap();
-    telecine_pipeline::Step { required: false, ..step("pictures", Does::Pictures(spec)) }
 }
 
 async fn a_video_has_its_pictures() {

@@ -5,16 +5,19 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod clips;
+mod crash;
 mod film;
 mod kinds;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
 mod studio;
+mod worker;
 
 use std::process::ExitCode;
 
 use libtest_mimic::Arguments;
+use postgres_server::PostgresServer;
 use telecine_media::sandbox;
 
 fn main() -> ExitCode {
@@ -22,7 +25,13 @@ fn main() -> ExitCode {
     if arguments.next().is_some_and(|first| first == sandbox::LAUNCH) {
         return sandbox::launch(arguments);
     }
+    if let Some(code) = worker::main_if_worker() {
+        return code;
+    }
     let arguments = Arguments::from_args();
-    let trials = [film::trials(), kinds::trials()].into_iter().flatten().collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let server = PostgresServer::start();
+    let trials = [film::trials(), kinds::trials(), crash::trials(&server)].into_iter().flatten().collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    server.stop();
+    conclusion.exit_code()
 }

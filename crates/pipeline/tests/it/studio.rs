@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use telecine_media::{Confinement, Ladder, Toolbox, VideoSpec};
+use telecine_media::{Confinement, Ladder, PicturesSpec, Toolbox, VideoSpec};
 use telecine_pipeline::records::{FailureRecord, OutputRecord, WarningRecord, read_all};
 use telecine_pipeline::{Blobs, Does, Input, Recipe, Scratch, Step, Submission, Workshop, kinds, submit};
 use telecine_queue::{JobFilter, Page, Queue, Run, RunId, Runtime, Slots, WorkerOptions};
@@ -141,6 +141,13 @@ pub(crate) fn hls() -> Step {
         "hls",
         Does::Hls(VideoSpec { ladder, segment_seconds: 1, allow_copy: false, ..VideoSpec::default() }),
     )
+}
+
+/// All pictures there are; a run can do without.
+pub(crate) fn pictures() -> Step {
+    let wanted = r#"{"poster": {}, "storyboard": {}, "preview": {}, "scenes": true, "frames": {}}"#;
+    let spec: PicturesSpec = serde_json::from_str(wanted).unwrap();
+    Step { required: false, ..step("pictures", Does::Pictures(spec)) }
 }
 
 pub(crate) fn recipe(steps: Vec<Step>) -> Recipe {
