@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use telecine_media::{
-    Delivery, MadeRendition, Packaging, Plan, Promise, PromisedRung, Rational, Timeline, Verified,
+    Delivery, MadeRendition, Packaging, Plan, Promise, PromisedRung, Rational, Timeline, TrackKind, Verified,
     mp4_summary, verify,
 };
 
@@ -91,6 +91,13 @@ pub(crate) async fn store_sound(
         stored.push(store_rendition_file(attempt, step, file, path).await?);
     }
     Ok((init, stored))
+}
+
+pub(crate) fn channels_of(kind: TrackKind) -> u32 {
+    match kind {
+        TrackKind::Audio { channels, .. } => channels,
+        _ => 0,
+    }
 }
 
 impl Film {

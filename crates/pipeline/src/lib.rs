@@ -21,12 +21,14 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
 mod blobs;
+mod document;
 mod failure;
 mod film;
 mod graph;
 mod input;
 pub mod keys;
 pub mod kinds;
+mod live;
 mod recipe;
 pub mod records;
 mod scratch;
@@ -35,8 +37,13 @@ mod submission;
 mod workshop;
 
 pub use blobs::{Blobs, Fetched, StoreError};
+pub use document::{
+    ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, StepShown,
+    StepStatus, WarningShown, describe,
+};
 pub use failure::Failed;
 pub use input::Input;
+pub use live::{LiveFilm, live_film};
 pub use recipe::{Does, ExecSpec, Recipe, Step};
 pub use scratch::{JobFolder, Scratch};
 pub use submission::{RunMeta, Submission, Submitted, submit};

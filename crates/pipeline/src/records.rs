@@ -56,6 +56,8 @@ pub struct SegmentRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RungSegment {
     pub rung: String,
+    /// As RFC 6381 writes it.
+    pub codec: String,
     pub file: StoredFile,
     pub init: StoredFile,
 }
@@ -70,6 +72,7 @@ pub struct SoundRecord {
     pub codec: String,
     /// Ticks in a second of the facts' times.
     pub timescale: u32,
+    pub channels: u32,
     /// `None` for sound that was copied.
     pub loudness: Option<LoudnessMeasure>,
 }
@@ -159,6 +162,11 @@ pub async fn read<T: RunRecord>(queue: &dyn Queue, run: &RunId, key: &str) -> Re
     let records = queue.records(run, Some(T::TYPE)).await?;
     let found = records.into_iter().find(|record| record.key == key);
     found.map(|record| parse(record).map(|(_, document)| document)).transpose()
+}
+
+/// A record whose type is known.
+pub(crate) fn parse_as<T: RunRecord>(record: Record) -> Result<T, QueueError> {
+    parse(record).map(|(_, document)| document)
 }
 
 fn parse<T: RunRecord>(record: Record) -> Result<(String, T), QueueError> {

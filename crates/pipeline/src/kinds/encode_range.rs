@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use telecine_media::{RangeEvent, RangeJob, SegmentDone, SegmentRange, encode_range};
+use telecine_media::{InitFile, RangeEvent, RangeJob, SegmentDone, SegmentRange, encode_range, read_init};
 use tokio::sync::mpsc;
 
 use super::{Attempt, Work};
-use crate::failure::{Attempted, Failed};
+use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::film::stored_segments;
 use crate::keys;
 use crate::records::{PlanRecord, RungSegment, SegmentRecord, StoredFile, segment_key};
@@ -95,23 +95,44 @@ async fn store(
     attempt: &Attempt<'_>,
     step: &str,
     done: &SegmentDone,
-    inits: &mut BTreeMap<String, StoredFile>,
+    inits: &mut BTreeMap<String, Init>,
 ) -> Attempted<SegmentRecord> {
     let mut files = Vec::with_capacity(done.files.len());
     for made in &done.files {
-        let init = match inits.get(&made.rung) {
-            Some(stored) => stored.clone(),
-            None => {
-                let path = keys::init_path(&made.rung, &made.init.sha256);
-                let stored =
-                    attempt.store(step, &path, &made.init.path, made.init.bytes, &made.init.sha256).await?;
-                inits.insert(made.rung.clone(), stored.clone());
-                stored
-            }
-        };
+        if !inits.contains_key(&made.rung) {
+            inits.insert(made.rung.clone(), Init::stored(attempt, step, &made.rung, &made.init).await?);
+        }
+        let init = &inits[&made.rung];
         let path = keys::segment_path(&made.rung, done.segment, &made.sha256, "m4s");
         let file = attempt.store(step, &path, &made.path, made.bytes, &made.sha256).await?;
-        files.push(RungSegment { rung: made.rung.clone(), file, init });
+        files.push(RungSegment {
+            rung: made.rung.clone(),
+            codec: init.codec.clone(),
+            file,
+            init: init.file.clone(),
+        });
     }
     Ok(SegmentRecord { step: step.to_owned(), segment: done.segment, frames: done.frames, files })
+}
+
+/// What comes before the segments of a rung.
+struct Init {
+    codec: String,
+    file: StoredFile,
+}
+
+impl Init {
+    async fn stored(attempt: &Attempt<'_>, step: &str, rung: &str, made: &InitFile) -> Attempted<Self> {
+        let bytes = tokio::fs::read(&made.path).await;
+        let bytes = bytes.map_err(|error| scratch_failed("an init segment cannot be read", &error))?;
+        let unlike = |error: telecine_media::IsobmffError| {
+            Failed::unexpected(format!("the init segment of {rung}: {error}"))
+        };
+        let codec = read_init(&bytes)
+            .and_then(|init| init.only_track().map(|track| track.codec.clone()))
+            .map_err(unlike)?;
+        let path = keys::init_path(rung, &made.sha256);
+        let file = attempt.store(step, &path, &made.path, made.bytes, &made.sha256).await?;
+        Ok(Self { codec, file })
+    }
 }

@@ -96,7 +96,7 @@ async fn sound_alone_becomes_a_stream() {
 }
 
 /// How many frames a player finds in each video stream.
-fn frames(file: &Path) -> Vec<u32> {
+pub(crate) fn frames(file: &Path) -> Vec<u32> {
     let done = Command::new("ffprobe")
         .args(["-v", "error", "-allowed_extensions", "ALL", "-count_frames", "-select_streams", "v"])
         .args(["-show_entries", "stream=index,nb_read_frames", "-of", "csv=p=0"])

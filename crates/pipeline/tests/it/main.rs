@@ -6,6 +6,7 @@
 
 mod clips;
 mod crash;
+mod document;
 mod film;
 mod kinds;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
@@ -30,7 +31,10 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let server = PostgresServer::start();
-    let trials = [film::trials(), kinds::trials(), crash::trials(&server)].into_iter().flatten().collect();
+    let trials = [film::trials(), kinds::trials(), document::trials(), crash::trials(&server)]
+        .into_iter()
+        .flatten()
+        .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     server.stop();
     conclusion.exit_code()
