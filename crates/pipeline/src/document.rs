@@ -12,7 +12,7 @@ use telecine_queue::{
 };
 
 use crate::records::{
-    FailureRecord, InputRecord, OutputRecord, RunRecord, StoredFile, WarningRecord, parse_as,
+    FailureRecord, InputRecord, LifetimeRecord, OutputRecord, RunRecord, StoredFile, WarningRecord, parse_as,
 };
 use crate::submission::RunMeta;
 
@@ -132,11 +132,16 @@ pub struct ErrorShown {
     pub hint: String,
 }
 
-/// The document of a run; `None` where there is no such run.
+/// The document of a run; `None` where there is no such run, or it was deleted and only its outputs live on with others.
 pub async fn describe(queue: &dyn Queue, id: &RunId) -> Result<Option<RunDocument>, QueueError> {
     let Some(run) = queue.get_run(id).await? else { return Ok(None) };
     let jobs = jobs_of(queue, id).await?;
     let records = queue.records(id, None).await?;
+    let lifetime = records.iter().find(|record| record.kind == LifetimeRecord::TYPE);
+    let lifetime: Option<LifetimeRecord> = lifetime.cloned().map(parse_as).transpose()?;
+    if lifetime.is_some_and(|lifetime| lifetime.has_ended) {
+        return Ok(None);
+    }
     Facts { run, jobs, records }.document().map(Some)
 }
 

@@ -9,7 +9,7 @@ use telecine_media::{
     mp4_summary, verify,
 };
 
-use crate::blobs::hash_file;
+use crate::blobs::{StoreError, hash_file};
 use crate::failure::{Attempted, Failed};
 use crate::keys;
 use crate::kinds::Attempt;
@@ -237,6 +237,7 @@ impl LocalFilm {
 
 async fn localised(attempt: &Attempt<'_>, file: &StoredFile, copy: PathBuf) -> Attempted<PathBuf> {
     let (path, sha256) = match attempt.shop.blobs.local_path(&file.key) {
+        Some(path) if !path.exists() => return Err(StoreError::NotFound { key: file.key.clone() }.into()),
         Some(path) => {
             let (sha256, _) = hash_file(&path).await?;
             (path, sha256)

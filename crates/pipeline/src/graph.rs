@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use telecine_media::{Delivery, Plan, SegmentRange};
-use telecine_queue::NewJob;
+use telecine_queue::{Need, Needed, NewJob, OnFailed};
 
-use crate::kinds::{ENCODE_AUDIO, ENCODE_RANGE, MP4, PACKAGE, PLAYABLE, REMUX, RangePayload};
+use crate::kinds::{CONCLUDE, ENCODE_AUDIO, ENCODE_RANGE, MP4, PACKAGE, PLAYABLE, REMUX, RangePayload};
 use crate::recipe::{Does, Recipe, Step};
 
 /// Workers that may die under a job without its getting any further. Strangers' files are read by programs that are
@@ -59,6 +59,8 @@ impl Graph<'_> {
             };
             made.last_of_step.insert(step.name.clone(), last);
         }
+        let conclude = self.conclude(&made);
+        made.jobs.push(conclude);
         made.jobs
     }
 
@@ -130,6 +132,18 @@ impl Graph<'_> {
         let name = format!("{}.playable", step.name);
         let job = self.job(step, PLAYABLE, &name, json!({ "step": step.name }), 0).optional();
         made.jobs.push(first.into_iter().fold(job, NewJob::after));
+    }
+
+    /// Behind all steps: also when one has failed that the recipe can do without.
+    fn conclude(&self, made: &Jobs) -> NewJob {
+        let job =
+            NewJob::new(CONCLUDE, json!({})).lane("io").step(CONCLUDE).priority(self.priority).optional();
+        let job = NewJob { max_lost: MAX_LOST, ..job };
+        made.last_of_step.iter().fold(job, |job, (name, nth)| {
+            let is_required = self.recipe.step(name).is_some_and(|step| step.required);
+            let on_failed = if is_required { OnFailed::Skip } else { OnFailed::RunAnyway };
+            job.needing(Need { on: Needed::Nth(*nth), on_failed })
+        })
     }
 
     fn after_needs(&self, step: &Step, job: NewJob, made: &Jobs) -> NewJob {

@@ -4,6 +4,7 @@
 //! the attempt, the token that stops it, and one way to tell how it failed.
 
 mod audio;
+mod conclude;
 mod encode_audio;
 mod encode_range;
 mod image;
@@ -13,6 +14,7 @@ mod package;
 mod pictures;
 mod playable;
 mod remux;
+mod sweep;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,6 +35,7 @@ use crate::source::Source;
 use crate::workshop::Workshop;
 
 pub(crate) use encode_range::RangePayload;
+pub use sweep::schedule_sweeps;
 
 pub const INGEST: &str = "ingest";
 pub(crate) const ENCODE_RANGE: &str = "encode_range";
@@ -44,9 +47,11 @@ pub(crate) const MP4: &str = "mp4";
 pub(crate) const PICTURES: &str = "pictures";
 pub(crate) const IMAGE: &str = "image";
 pub(crate) const AUDIO: &str = "audio";
+pub(crate) const CONCLUDE: &str = "conclude";
+pub(crate) const SWEEP: &str = "sweep";
 
 /// Every kind, with the lane its jobs belong in.
-pub const LANES: [(&str, &str); 10] = [
+pub const LANES: [(&str, &str); 12] = [
     (INGEST, "io"),
     (ENCODE_RANGE, "cpu"),
     (ENCODE_AUDIO, "cpu"),
@@ -57,6 +62,8 @@ pub const LANES: [(&str, &str); 10] = [
     (PICTURES, "cpu"),
     (IMAGE, "cpu"),
     (AUDIO, "cpu"),
+    (CONCLUDE, "io"),
+    (SWEEP, "io"),
 ];
 
 /// Every kind, to be run by a worker.
@@ -72,6 +79,8 @@ pub fn all(shop: &Arc<Workshop>) -> Kinds {
         .with(shop.kind(PICTURES, pictures::PicturesOfVideo))
         .with(shop.kind(IMAGE, image::Image))
         .with(shop.kind(AUDIO, audio::Audio))
+        .with(shop.kind(CONCLUDE, conclude::Conclude))
+        .with(sweep::Sweep(Arc::clone(shop)))
 }
 
 /// The lane of a kind; `None` for one that is not ours.

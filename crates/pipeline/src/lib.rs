@@ -21,6 +21,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
 mod blobs;
+mod cache;
 mod document;
 mod failure;
 mod film;
@@ -37,6 +38,7 @@ mod submission;
 mod workshop;
 
 pub use blobs::{Blobs, Fetched, StoreError};
+pub use cache::{Deleted, delete};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, StepShown,
     StepStatus, WarningShown, describe,
@@ -46,5 +48,5 @@ pub use input::Input;
 pub use live::{LiveFilm, live_film};
 pub use recipe::{Does, ExecSpec, Recipe, Step};
 pub use scratch::{JobFolder, Scratch};
-pub use submission::{RunMeta, Submission, Submitted, submit};
+pub use submission::{RunMeta, Submission, Submitted, retry, submit};
 pub use workshop::Workshop;

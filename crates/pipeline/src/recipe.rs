@@ -82,6 +82,11 @@ impl Recipe {
         crate::blobs::hash_bytes(&text)
     }
 
+    /// Whether the same input gives the same outputs: what a user's own program does is its own affair.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        !self.steps.iter().any(|step| matches!(step.does, Does::Exec(_)))
+    }
+
     /// The `hls` step whose segments an `mp4` step takes; `None` where it encodes for itself.
     pub fn segments_for(&self, step: &Step) -> Option<&Step> {
         let needed = step.needs.iter().filter_map(|name| self.step(name));

@@ -28,9 +28,7 @@ impl Work for EncodeRange {
         let RangePayload { step, range } = attempt.payload()?;
         let PlanRecord { plan } = attempt.read(&step).await?;
         let plan = plan.video.ok_or_else(|| Failed::unexpected("the plan has no video"))?;
-        // What an earlier attempt has stored is not made again.
-        let stored = stored_segments(attempt, &step).await?;
-        let skip: Vec<u32> = range.segments().filter(|segment| stored.contains_key(segment)).collect();
+        let skip = stored_already(attempt, &step, range).await?;
         let already = skip.len();
         let (_, source) = attempt.input().await?;
         let folder = attempt.subfolder("segments")?;
@@ -66,6 +64,22 @@ impl Work for EncodeRange {
         let (encoded, ()) = tokio::try_join!(encoding, store_as_made(attempt, &step, already, made))?;
         Ok(json!({ "segments": range.segments().count(), "encoded": encoded.segments.len() }))
     }
+}
+
+/// What an earlier attempt has stored is not made again, unless somebody has removed it since.
+async fn stored_already(attempt: &Attempt<'_>, step: &str, range: SegmentRange) -> Attempted<Vec<u32>> {
+    let stored = stored_segments(attempt, step).await?;
+    let mut there = Vec::new();
+    for record in range.segments().filter_map(|segment| stored.get(&segment)) {
+        let mut is_there = true;
+        for file in record.files.iter().flat_map(|rung| [&rung.init, &rung.file]) {
+            is_there &= attempt.shop.blobs.exists(&file.key).await?;
+        }
+        if is_there {
+            there.push(record.segment);
+        }
+    }
+    Ok(there)
 }
 
 /// Stores each segment as soon as it is made, and only then tells of it.

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod cache;
 mod clips;
 mod crash;
 mod document;
@@ -31,10 +32,11 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let server = PostgresServer::start();
-    let trials = [film::trials(), kinds::trials(), document::trials(), crash::trials(&server)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let trials =
+        [film::trials(), kinds::trials(), cache::trials(), document::trials(), crash::trials(&server)]
+            .into_iter()
+            .flatten()
+            .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     server.stop();
     conclusion.exit_code()

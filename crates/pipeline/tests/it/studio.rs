@@ -25,12 +25,21 @@ impl Studio {
         Self::with(Toolbox::from_path(Confinement::launcher())).await
     }
 
+    /// With a worker whose settings the test changes.
+    pub(crate) async fn tuned(tune: impl FnOnce(&mut Workshop)) -> Self {
+        Self::made(Toolbox::from_path(Confinement::launcher()), tune).await
+    }
+
     /// With programs of the test's own.
     pub(crate) async fn with(toolbox: Toolbox) -> Self {
+        Self::made(toolbox, |_| {}).await
+    }
+
+    async fn made(toolbox: Toolbox, tune: impl FnOnce(&mut Workshop)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = format!("sqlite:{}", folder.path().join("queue.db").display());
         let queue = telecine_queue::open(&database).await.unwrap();
-        Self::on(queue, Blobs::in_folder(&folder.path().join("store")).unwrap(), toolbox, folder).await
+        Self::on(queue, Blobs::in_folder(&folder.path().join("store")).unwrap(), toolbox, folder, tune).await
     }
 
     pub(crate) async fn on(
@@ -38,10 +47,12 @@ impl Studio {
         blobs: Blobs,
         toolbox: Toolbox,
         folder: tempfile::TempDir,
+        tune: impl FnOnce(&mut Workshop),
     ) -> Self {
         let scratch = Scratch::open(&folder.path().join("scratch")).unwrap();
         let mut shop = Workshop::new(Arc::clone(&queue), toolbox, blobs, scratch);
         shop.input_folders.push(folder.path().canonicalize().unwrap());
+        tune(&mut shop);
         let shop = Arc::new(shop);
         let options = WorkerOptions { slots: Slots::Each(2), ..WorkerOptions::default() };
         let worker = Runtime::start(Arc::clone(&queue), kinds::all(&shop), options).await.unwrap();
@@ -60,15 +71,18 @@ impl Studio {
 
     /// Waits until the run has ended.
     pub(crate) async fn ended(&self, run: &RunId) -> Run {
-        let until = Instant::now() + PATIENCE;
+        let now = async || self.queue.get_run(run).await.unwrap().unwrap();
+        self.until(async || now().await.finished_at.is_some()).await;
+        now().await
+    }
+
+    /// Waits until something holds.
+    pub(crate) async fn until(&self, mut holds: impl AsyncFnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
         let mut wakes = self.queue.wakes();
-        loop {
-            let now = self.queue.get_run(run).await.unwrap().unwrap();
-            if now.finished_at.is_some() {
-                return now;
-            }
-            assert!(Instant::now() < until, "{now:?}");
-            // A wake-up or a moment: another process may have ended it.
+        while !holds().await {
+            assert!(Instant::now() < deadline, "it never came");
+            // A wake-up or a moment: another process may have done it.
             let _ = tokio::time::timeout(Duration::from_millis(50), wakes.changed()).await;
         }
     }
