@@ -308,8 +308,9 @@ pub(super) async fn a_cancelled_run_ends_at_once(ground: Arc<Ground>) {
 
 /// Jobs that add others as they end, and whatever can meet them: the run ends with the cancel, and stays so.
 pub(super) async fn no_finish_adds_to_a_run_that_is_cancelled(ground: Arc<Ground>) {
-    const ROUNDS: u64 = 25;
+    const ROUNDS: u64 = 12;
     let queue = ground.open().await;
+    let others = [ground.open().await, ground.open().await, ground.open().await];
     let mut cancelled_early = 0;
     for round in 0..ROUNDS {
         // The package comes first, as in a film: it waits for ranges that are not there yet.
@@ -318,8 +319,7 @@ pub(super) async fn no_finish_adds_to_a_run_that_is_cancelled(ground: Arc<Ground
         let pushed = push_run(&queue, [package].into_iter().chain(ranges)).await;
         let run = run_of(&pushed).clone();
         let mut workers = Vec::new();
-        for _ in 0..3 {
-            let queue = ground.open().await;
+        for queue in others.iter().map(Arc::clone) {
             workers.push(tokio::spawn(async move { spawn_until_refused(&queue).await }));
         }
         for _ in 0..round {
