@@ -32,7 +32,7 @@ impl WorkName {
     pub(crate) fn of(input_sha256: &str, recipe: &Recipe, programs: &Capabilities) -> Self {
         let parts = (
             input_sha256,
-            &recipe.steps,
+            recipe.enabled_steps().collect::<Vec<_>>(),
             (&programs.ffmpeg_version, &programs.ffprobe_version, &programs.vips_version),
             &programs.working_hardware,
             env!("CARGO_PKG_VERSION"),

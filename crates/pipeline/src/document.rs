@@ -250,7 +250,7 @@ impl Facts {
     fn outputs(&self, meta: &RunMeta) -> Result<Vec<OutputShown>, QueueError> {
         let published = self.all::<OutputRecord>()?;
         let mut shown = Vec::new();
-        for step in &meta.recipe.steps {
+        for step in meta.recipe.enabled_steps() {
             let of_step: Vec<_> = published.iter().filter(|output| output.step == step.name).collect();
             shown.extend(of_step.iter().map(|output| OutputShown::ready(output, step.required)));
             let missing = step.does.promised().into_iter().map(|name| name.unwrap_or(&step.name).to_owned());

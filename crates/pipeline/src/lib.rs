@@ -30,6 +30,7 @@ mod input;
 pub mod keys;
 pub mod kinds;
 mod live;
+mod nearest;
 mod recipe;
 pub mod records;
 mod scratch;
@@ -46,7 +47,11 @@ pub use document::{
 pub use failure::Failed;
 pub use input::Input;
 pub use live::{LiveFilm, live_film};
-pub use recipe::{Does, ExecSpec, Recipe, Step};
+pub use nearest::did_you_mean;
+pub use recipe::{
+    Does, ExecSpec, Listed, NoRecipe, ParamError, ParamErrors, Recipe, RecipeError, RecipeErrors,
+    RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
+};
 pub use scratch::{JobFolder, Scratch};
 pub use submission::{RunMeta, Submission, Submitted, retry, submit};
 pub use workshop::Workshop;

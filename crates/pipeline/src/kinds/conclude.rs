@@ -29,7 +29,7 @@ impl Work for Conclude {
                 removed += 1;
             }
         }
-        let is_whole = meta.recipe.steps.iter().all(|step| {
+        let is_whole = meta.recipe.enabled_steps().all(|step| {
             let made = |name: &str| {
                 outputs.iter().any(|(_, output)| output.step == step.name && output.name == name)
             };

@@ -13,6 +13,7 @@ mod kinds;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
+mod recipe;
 mod studio;
 mod worker;
 
@@ -32,12 +33,15 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let server = PostgresServer::start();
-    let trials =
-        [film::trials(), kinds::trials(), cache::trials(), document::trials(), crash::trials(&server)]
-            .into_iter()
-            .flatten()
-            .collect();
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let trials = [
+        film::trials(),
+        kinds::trials(),
+        cache::trials(),
+        document::trials(),
+        recipe::trials(),
+        crash::trials(&server),
+    ];
+    let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
     server.stop();
     conclusion.exit_code()
 }

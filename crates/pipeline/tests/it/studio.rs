@@ -137,15 +137,7 @@ pub(crate) fn trial<F: Future<Output = ()>>(
 
 /// A step with everything as usual.
 pub(crate) fn step(name: &str, does: Does) -> Step {
-    Step {
-        name: name.into(),
-        does,
-        needs: Vec::new(),
-        required: true,
-        lane: None,
-        priority: None,
-        attempts: None,
-    }
+    Step { required: true, ..Step::new(name, does) }
 }
 
 /// A film in two small rungs, in segments of a second.
