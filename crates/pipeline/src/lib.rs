@@ -34,7 +34,7 @@ mod source;
 mod submission;
 mod workshop;
 
-pub use blobs::{Blobs, Fetched, StoreError};
+pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions};
 pub use failure::Failed;
 pub use input::Input;
 pub use recipe::{Does, ExecSpec, Recipe, Step};

@@ -4,11 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod blobs;
 mod clips;
 mod film;
+mod http_server;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
+mod s3_server;
 mod studio;
 
 use std::process::ExitCode;
@@ -22,6 +25,7 @@ fn main() -> ExitCode {
         return sandbox::launch(arguments);
     }
     let arguments = Arguments::from_args();
-    let trials = film::trials();
+    let mut trials = film::trials();
+    trials.extend(blobs::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
