@@ -30,12 +30,11 @@ use url::Url;
 
 use bucket::Bucket;
 use folder::Folder;
-use hash::hex;
 
 pub use bucket::StoreOptions;
 pub use error::StoreError;
 pub(crate) use folder::open_regular;
-pub(crate) use hash::{hash_bytes, hash_file, hash_opened};
+pub(crate) use hash::{hash_bytes, hash_file, hash_opened, hex};
 
 /// A bucket copies no more than that in one request.
 const COPY_BYTES: u64 = 5 << 30;

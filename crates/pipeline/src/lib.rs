@@ -36,8 +36,9 @@ mod workshop;
 
 pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions};
 pub use failure::Failed;
-pub use input::Input;
+pub use input::{CompletedUpload, Input};
 pub use recipe::{Does, ExecSpec, Recipe, Step};
 pub use scratch::{JobFolder, Scratch};
+pub use source::{CacheRoom, PullPatience};
 pub use submission::{RunMeta, Submission, Submitted, submit};
 pub use workshop::Workshop;

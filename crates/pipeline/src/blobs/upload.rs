@@ -73,7 +73,7 @@ impl Bucket {
         };
         match sent.await {
             Ok(_) => {
-                upload.is_complete();
+                upload.completed();
                 Ok(())
             }
             Err(error) => {
@@ -158,7 +158,7 @@ struct Upload {
 }
 
 impl Upload {
-    fn is_complete(mut self) {
+    fn completed(mut self) {
         self.id = None;
     }
 

@@ -24,7 +24,7 @@ fn trial<F: Future<Output = ()>>(name: &str, promise: impl FnOnce() -> F + Send 
     })
 }
 
-fn hls() -> Step {
+pub(crate) fn hls() -> Step {
     let spec =
         VideoSpec { ladder: Ladder::Heights(vec![180, 120]), segment_seconds: 1, ..VideoSpec::default() };
     Step {
@@ -38,7 +38,7 @@ fn hls() -> Step {
     }
 }
 
-fn recipe(steps: Vec<Step>) -> Recipe {
+pub(crate) fn recipe(steps: Vec<Step>) -> Recipe {
     Recipe { name: "test".into(), description: String::new(), steps }
 }
 

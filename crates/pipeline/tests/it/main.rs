@@ -12,6 +12,8 @@ mod http_server;
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
 mod s3_server;
+mod sources;
+mod store_faults;
 mod studio;
 
 use std::process::ExitCode;
@@ -27,5 +29,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let mut trials = film::trials();
     trials.extend(blobs::trials());
+    trials.extend(sources::trials());
+    trials.extend(store_faults::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -28,10 +28,31 @@ impl Studio {
     }
 
     pub(crate) async fn on(queue: Arc<dyn Queue>, blobs: Blobs, folder: tempfile::TempDir) -> Self {
-        let scratch = Scratch::open(&folder.path().join("scratch")).unwrap();
+        let scratch = folder.path().join("scratch");
+        Self::arranged(queue, blobs, folder, &scratch, |_| ()).await
+    }
+
+    /// On SQLite and some store, with what the test wants otherwise in the workshop.
+    pub(crate) async fn with(blobs: Blobs, arrange: impl FnOnce(&mut Workshop)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let database = format!("sqlite:{}", folder.path().join("queue.db").display());
+        let queue = telecine_queue::open(&database).await.unwrap();
+        let scratch = folder.path().join("scratch");
+        Self::arranged(queue, blobs, folder, &scratch, arrange).await
+    }
+
+    pub(crate) async fn arranged(
+        queue: Arc<dyn Queue>,
+        blobs: Blobs,
+        folder: tempfile::TempDir,
+        scratch: &Path,
+        arrange: impl FnOnce(&mut Workshop),
+    ) -> Self {
+        let scratch = Scratch::open(scratch).unwrap();
         let toolbox = Toolbox::from_path(Confinement::launcher());
         let mut shop = Workshop::new(Arc::clone(&queue), toolbox, blobs, scratch);
         shop.input_folders.push(folder.path().canonicalize().unwrap());
+        arrange(&mut shop);
         let shop = Arc::new(shop);
         let options = WorkerOptions { slots: Slots::Each(2), ..WorkerOptions::default() };
         let worker = Runtime::start(Arc::clone(&queue), kinds::all(&shop), options).await.unwrap();
@@ -44,8 +65,26 @@ impl Studio {
     }
 
     pub(crate) async fn submit(&self, recipe: &Recipe, file: &Path) -> RunId {
-        let submission = Submission::new(recipe.clone(), Input::Path(file.to_owned()));
+        self.submit_input(recipe, Input::Path(file.to_owned())).await
+    }
+
+    pub(crate) async fn submit_input(&self, recipe: &Recipe, input: Input) -> RunId {
+        let submission = Submission::new(recipe.clone(), input);
         submit(&*self.queue, submission).await.unwrap().run
+    }
+
+    /// Waits until some attempt has failed.
+    pub(crate) async fn failed(&self, run: &RunId) -> FailureRecord {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(failure) = self.failures(run).await.into_iter().next() {
+                return failure;
+            }
+            let now = self.queue.get_run(run).await.unwrap().unwrap();
+            assert!(now.finished_at.is_none(), "it ended without a failure: {now:?}");
+            assert!(Instant::now() < until, "{now:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Waits until the run has ended.
