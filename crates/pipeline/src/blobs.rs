@@ -1,81 +1,54 @@
 //! Blobs: inputs and outputs, in a folder or in a bucket.
 //!
-//! A put is whole or not at all, and durable when it returns. Keys come from [`crate::keys`].
+//! A put is whole or not at all, and durable when it returns. Keys come from [`crate::keys`]; the prefix of a bucket is
+//! no part of them.
 
-use std::io::Read;
+mod bucket;
+mod error;
+mod folder;
+mod hash;
+mod upload;
+mod wire;
+
+use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures_util::TryStreamExt;
-use object_store::local::LocalFileSystem;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path as StorePath;
-use object_store::{Error, ObjectStore, ObjectStoreExt};
+use object_store::signer::Signer;
+use object_store::{
+    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
+};
 use sha2::{Digest, Sha256};
-use telecine_queue::Timestamp;
 use tokio::io::AsyncWriteExt;
+use url::Url;
 
-use crate::failure::{Attempted, Failed, scratch_failed};
+use bucket::Bucket;
+use folder::Folder;
 
-const HASH_PART_BYTES: usize = 1 << 20;
+pub use bucket::StoreOptions;
+pub use error::StoreError;
+pub(crate) use folder::open_regular;
+pub(crate) use hash::{hash_bytes, hash_file, hash_opened, hex};
+
+/// A bucket copies no more than that in one request.
+const COPY_BYTES: u64 = 5 << 30;
 
 /// A store that was opened.
 #[derive(Clone, Debug)]
 pub struct Blobs {
-    store: Arc<dyn ObjectStore>,
-    /// Where the store is a folder of this machine.
-    folder: Option<PathBuf>,
+    place: Arc<Place>,
 }
 
-/// Why the store did not do it, by what its owner can do.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// There is no such blob.
-    #[error("{key} is not in the store")]
-    NotFound { key: String },
-    /// Correct the credentials or the rights.
-    #[error("the store refuses {key}: {reason}")]
-    Denied { key: String, reason: String },
-    /// Free some space.
-    #[error("the store is full: {reason}")]
-    Full { reason: String },
-    /// Try again later.
-    #[error("the store cannot be reached: {reason}")]
-    Unavailable { reason: String },
-    /// Correct the configuration.
-    #[error("{reason}")]
-    Invalid { reason: String },
-}
-
-impl StoreError {
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::NotFound { .. } => "blob_not_found",
-            Self::Denied { .. } => "storage_denied",
-            Self::Full { .. } => "storage_full",
-            Self::Unavailable { .. } => "storage_unavailable",
-            Self::Invalid { .. } => "storage_invalid",
-        }
-    }
-
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            Self::Full { .. } | Self::Unavailable { .. } | Self::Denied { .. } => true,
-            Self::NotFound { .. } | Self::Invalid { .. } => false,
-        }
-    }
-
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::NotFound { .. } => "it was deleted; retry the step that made it, or submit the input again",
-            Self::Denied { .. } => "check the store's credentials and rights, then retry the run",
-            Self::Full { .. } => "free some space in the store; the job tries again by itself",
-            Self::Unavailable { .. } => {
-                "check the store's address and that it runs; the job tries again by itself"
-            }
-            Self::Invalid { .. } => "correct the store's setting",
-        }
-    }
+#[derive(Debug)]
+enum Place {
+    Folder(Folder),
+    Bucket(Box<Bucket>),
 }
 
 /// What a fetch wrote.
@@ -85,124 +58,345 @@ pub struct Fetched {
     pub sha256: String,
 }
 
+/// What a store knows of a blob without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobMeta {
+    pub key: String,
+    pub bytes: u64,
+    pub modified_at: SystemTime,
+}
+
+/// A part of a blob, as it arrives.
+pub struct BlobReader {
+    pub meta: BlobMeta,
+    /// Which bytes of it come.
+    pub range: Range<u64>,
+    pub parts: BoxStream<'static, Result<Bytes, StoreError>>,
+}
+
 impl Blobs {
+    /// A folder, a `file:` URL or `s3://bucket/prefix`; a bucket is reached as the `AWS_…` variables of the process say.
+    ///
+    /// Asks nothing of a bucket's server: [`Blobs::check`] does.
+    pub fn open(url: &str) -> Result<Self, StoreError> {
+        Self::open_with(url, &StoreOptions::from_env())
+    }
+
+    pub fn open_with(url: &str, options: &StoreOptions) -> Result<Self, StoreError> {
+        if url.starts_with("s3://") {
+            let bucket = Bucket::open(url, options)?;
+            return Ok(Self { place: Arc::new(Place::Bucket(Box::new(bucket))) });
+        }
+        match url.split_once(':') {
+            Some(("file", _)) => {
+                let path = Url::parse(url).ok().and_then(|url| url.to_file_path().ok());
+                Self::in_folder(
+                    &path.ok_or_else(|| StoreError::invalid(format!("{url} names no folder here")))?,
+                )
+            }
+            Some((_, rest)) if rest.starts_with("//") => {
+                let scheme = url.split(':').next().unwrap_or_default();
+                let reason = format!("a store is a folder or s3://bucket/prefix; {scheme} is not known");
+                Err(StoreError::invalid(reason))
+            }
+            _ => Self::in_folder(Path::new(url)),
+        }
+    }
+
     /// A folder of this machine; it is made where it is missing.
     pub fn in_folder(folder: &Path) -> Result<Self, StoreError> {
-        let invalid = |error: &dyn std::fmt::Display| StoreError::Invalid {
-            reason: format!("the store's folder {}: {error}", folder.display()),
-        };
-        std::fs::create_dir_all(folder).map_err(|error| invalid(&error))?;
-        let folder = folder.canonicalize().map_err(|error| invalid(&error))?;
-        let store = LocalFileSystem::new_with_prefix(&folder).map_err(|error| invalid(&error))?;
-        let store = store.with_fsync(true).with_automatic_cleanup(true);
-        Ok(Self { store: Arc::new(store), folder: Some(folder) })
+        Ok(Self { place: Arc::new(Place::Folder(Folder::open(folder)?)) })
+    }
+
+    /// Another bucket, or another part of this one, reached the same way.
+    pub(crate) fn sibling(&self, url: &str) -> Result<Self, StoreError> {
+        match &*self.place {
+            Place::Bucket(bucket) => Self::open_with(url, &bucket.options),
+            Place::Folder(_) => Self::open(url),
+        }
+    }
+
+    /// Whether the store can be reached, lets us in and can be written to. For the start of a worker.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        match &*self.place {
+            Place::Folder(folder) => {
+                let probe = tempfile::Builder::new().suffix("#0").tempfile_in(&folder.root);
+                probe.map(drop).map_err(|error| StoreError::of_io("the folder", &error))
+            }
+            Place::Bucket(bucket) => {
+                bucket.require_credentials().await?;
+                bucket.refuses_to_overwrite().await.map(drop)
+            }
+        }
     }
 
     /// The file of a blob, where the store is a folder.
     pub fn local_path(&self, key: &str) -> Option<PathBuf> {
-        self.folder.as_ref().map(|folder| folder.join(key))
+        match &*self.place {
+            Place::Folder(folder) => Some(folder.root.join(StorePath::parse(key).ok()?.as_ref())),
+            Place::Bucket(_) => None,
+        }
     }
 
-    /// Stores a file. What is there under the key is replaced.
+    /// Whether `s3://bucket/key` is something of this store, under whatever tenant.
+    pub(crate) fn contains_url(&self, url: &str) -> bool {
+        match (&*self.place, bucket::split_url(url)) {
+            (Place::Bucket(own), Ok((name, key))) => {
+                own.name == name && StorePath::from(key).prefix_matches(&StorePath::from(own.prefix.as_str()))
+            }
+            (Place::Bucket(_) | Place::Folder(_), _) => false,
+        }
+    }
+
+    /// Stores a file of ours that is never written to again. What is there under the key is replaced.
     pub async fn put_file(&self, key: &str, file: &Path) -> Result<(), StoreError> {
-        let bytes =
-            tokio::fs::read(file).await.map_err(|error| StoreError::Invalid { reason: error.to_string() })?;
-        self.put_bytes(key, bytes.into()).await
+        let opened = open_regular(file)
+            .map_err(|error| StoreError::invalid(format!("{} cannot be stored: {error}", file.display())))?;
+        self.put(key, opened, Some(file.to_owned())).await
+    }
+
+    /// Stores an opened file, which may be anybody's.
+    pub(crate) async fn put_opened(&self, key: &str, file: File) -> Result<(), StoreError> {
+        self.put(key, file, None).await
+    }
+
+    async fn put(&self, key: &str, file: File, linkable: Option<PathBuf>) -> Result<(), StoreError> {
+        match &*self.place {
+            Place::Folder(folder) => {
+                let (folder, destination) = (folder.clone(), self.path(key)?);
+                let destination = folder.root.join(destination.as_ref());
+                let published = tokio::task::spawn_blocking(move || {
+                    folder.publish(&destination, linkable.as_deref(), &file)
+                });
+                let published =
+                    published.await.map_err(|error| StoreError::Unavailable { reason: error.to_string() })?;
+                published.map_err(|error| StoreError::of_io(key, &error))
+            }
+            Place::Bucket(bucket) => {
+                let bytes = file.metadata().map_err(|error| StoreError::of_io(key, &error))?.len();
+                bucket.put_opened(key, file, bytes).await
+            }
+        }
     }
 
     pub async fn put_bytes(&self, key: &str, bytes: Bytes) -> Result<(), StoreError> {
-        let path = StorePath::from(key);
-        self.store.put(&path, bytes.into()).await.map(drop).map_err(|error| refused(key, error))
+        let put = self.store().put(&self.path(key)?, PutPayload::from_bytes(bytes)).await;
+        put.map(drop).map_err(|error| StoreError::of(key, &error))
+    }
+
+    /// Stores it unless there is something under the key; says whether it did.
+    ///
+    /// After a lost answer it may say `false` of one's own bytes: who needs to know reads what is there.
+    pub async fn put_new(&self, key: &str, bytes: Bytes) -> Result<bool, StoreError> {
+        match &*self.place {
+            Place::Bucket(bucket) => bucket.put_new(key, bytes).await,
+            Place::Folder(folder) => {
+                let payload = PutPayload::from_bytes(bytes);
+                match folder.files.put_opts(&self.path(key)?, payload, PutMode::Create.into()).await {
+                    Ok(_) => Ok(true),
+                    Err(Error::AlreadyExists { .. }) => Ok(false),
+                    Err(error) => Err(StoreError::of(key, &error)),
+                }
+            }
+        }
+    }
+
+    /// Stores a copy of a blob, without its bytes passing through here where the store can do that.
+    pub(crate) async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        let (source, destination) = (self.path(from)?, self.path(to)?);
+        match &*self.place {
+            Place::Folder(folder) => {
+                let file = folder.root.join(source.as_ref());
+                let opened = open_regular(&file).map_err(|error| StoreError::of_io(from, &error))?;
+                self.put(to, opened, Some(file)).await
+            }
+            Place::Bucket(bucket) => {
+                let copied = bucket.s3.copy(&source, &destination).await;
+                copied.map_err(|error| StoreError::of(from, &error))
+            }
+        }
+    }
+
+    /// Whether [`Blobs::copy`] takes one of that size.
+    pub(crate) fn can_copy(&self, bytes: u64) -> bool {
+        matches!(&*self.place, Place::Folder(_)) || bytes <= COPY_BYTES
     }
 
     pub async fn get_bytes(&self, key: &str) -> Result<Bytes, StoreError> {
-        let got = self.store.get(&StorePath::from(key)).await.map_err(|error| refused(key, error))?;
-        got.bytes().await.map_err(|error| refused(key, error))
+        let refused = |error: Error| StoreError::of(key, &error);
+        let got = self.store().get(&self.path(key)?).await.map_err(refused)?;
+        got.bytes().await.map_err(refused)
+    }
+
+    /// A part of a blob; one that ends behind the blob's end is cut short.
+    pub async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        let reader = self.read(key, Some(range)).await?;
+        let parts: Vec<Bytes> = reader.parts.try_collect().await?;
+        Ok(parts.concat().into())
+    }
+
+    /// A blob, or a part of it, as it arrives.
+    pub async fn read(&self, key: &str, range: Option<Range<u64>>) -> Result<BlobReader, StoreError> {
+        let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
+        let got = self.store().get_opts(&self.path(key)?, options).await;
+        let got = got.map_err(|error| StoreError::of(key, &error))?;
+        let (meta, range, of) = (self.meta(&got.meta), got.range.clone(), key.to_owned());
+        let parts = got.into_stream().map_err(move |error| StoreError::of(&of, &error)).boxed();
+        Ok(BlobReader { meta, range, parts })
     }
 
     /// Writes a blob to a file.
-    pub async fn fetch(&self, key: &str, into: &Path) -> Result<Fetched, StoreError> {
-        let io = |error: std::io::Error| StoreError::Unavailable { reason: error.to_string() };
-        let got = self.store.get(&StorePath::from(key)).await.map_err(|error| refused(key, error))?;
-        let mut file = tokio::fs::File::create(into).await.map_err(io)?;
-        let (mut stream, mut hash, mut bytes) = (got.into_stream(), Sha256::new(), 0);
-        while let Some(part) = stream.try_next().await.map_err(|error| refused(key, error))? {
+    pub async fn fetch(&self, key: &str, into: &Path) -> Result<Fetched, FetchError> {
+        self.fetch_up_to(key, into, u64::MAX).await
+    }
+
+    /// As [`Blobs::fetch`], but no more than so many bytes are written.
+    pub(crate) async fn fetch_up_to(
+        &self,
+        key: &str,
+        into: &Path,
+        limit: u64,
+    ) -> Result<Fetched, FetchError> {
+        let mut reader = self.read(key, None).await?;
+        if reader.meta.bytes > limit {
+            return Err(FetchError::TooLarge { bytes: reader.meta.bytes });
+        }
+        let mut file = tokio::fs::File::create(into).await?;
+        let (mut hash, mut bytes) = (Sha256::new(), 0);
+        while let Some(part) = reader.parts.try_next().await? {
             hash.update(&part);
             bytes += part.len() as u64;
-            file.write_all(&part).await.map_err(io)?;
+            file.write_all(&part).await?;
         }
-        file.flush().await.map_err(io)?;
-        Ok(Fetched { bytes, sha256: hex(&hash.finalize()) })
+        file.flush().await?;
+        if bytes == reader.meta.bytes {
+            return Ok(Fetched { bytes, sha256: hex(&hash.finalize()) });
+        }
+        let reason = format!("{bytes} of {} bytes came", reader.meta.bytes);
+        Err(StoreError::Corrupt { key: key.to_owned(), reason }.into())
+    }
+
+    /// What is known of a blob; `None` where there is none.
+    pub async fn head(&self, key: &str) -> Result<Option<BlobMeta>, StoreError> {
+        match self.store().head(&self.path(key)?).await {
+            Ok(meta) => Ok(Some(self.meta(&meta))),
+            Err(error) => match StoreError::of(key, &error) {
+                StoreError::NotFound { .. } => Ok(None),
+                other => Err(other),
+            },
+        }
+    }
+
+    /// An address at which anybody can read the blob for so long. A folder has none.
+    pub async fn presigned(&self, key: &str, valid_for: Duration) -> Result<Option<Url>, StoreError> {
+        match &*self.place {
+            Place::Folder(_) => Ok(None),
+            Place::Bucket(bucket) => {
+                let signed = bucket.s3.signed_url(reqwest::Method::GET, &bucket.path(key)?, valid_for).await;
+                signed.map(Some).map_err(|error| StoreError::of(key, &error))
+            }
+        }
     }
 
     /// The keys below a prefix, which ends a part of a key.
     pub async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        let found = self.store.list(Some(&StorePath::from(prefix)));
-        let keys = found.map_ok(|meta| meta.location.to_string()).try_collect().await;
-        keys.map_err(|error| refused(prefix, error))
+        self.entries(prefix).map_ok(|meta| meta.key).try_collect().await
     }
 
-    /// The keys below a prefix, and when each was last written.
-    pub(crate) async fn list_with_times(&self, prefix: &str) -> Result<Vec<(String, Timestamp)>, StoreError> {
-        let found = self.store.list(Some(&StorePath::from(prefix)));
-        let dated = found.map_ok(|meta| {
-            (meta.location.to_string(), Timestamp::from_ms(meta.last_modified.timestamp_millis()))
-        });
-        dated.try_collect().await.map_err(|error| refused(prefix, error))
+    /// What lies below a prefix, as it is found.
+    pub fn entries(&self, prefix: &str) -> BoxStream<'static, Result<BlobMeta, StoreError>> {
+        let path = match self.path(prefix) {
+            Ok(path) => path,
+            Err(error) => return stream::iter([Err(error)]).boxed(),
+        };
+        let (this, of) = (self.clone(), prefix.to_owned());
+        let found = self.store().list(Some(&path));
+        found
+            .map(move |meta| meta.map(|meta| this.meta(&meta)).map_err(|error| StoreError::of(&of, &error)))
+            .boxed()
     }
 
     pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {
-        match self.store.head(&StorePath::from(key)).await {
+        match self.head(key).await {
             Ok(_) => Ok(true),
-            Err(Error::NotFound { .. }) => Ok(false),
-            Err(error) => Err(refused(key, error)),
+            Err(StoreError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
     /// Removes a blob. One that is not there is no error.
     pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        match self.store.delete(&StorePath::from(key)).await {
-            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(refused(key, error)),
-        }
+        self.delete_all([key.to_owned()]).await
     }
-}
 
-fn refused(key: &str, error: Error) -> StoreError {
-    match error {
-        Error::NotFound { .. } => StoreError::NotFound { key: key.to_owned() },
-        Error::PermissionDenied { source, .. } | Error::Unauthenticated { source, .. } => {
-            StoreError::Denied { key: key.to_owned(), reason: source.to_string() }
-        }
-        other => StoreError::Unavailable { reason: other.to_string() },
-    }
-}
-
-/// In lowercase hexadecimal digits.
-pub(crate) fn hash_bytes(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-/// The hash of a file and its length.
-pub(crate) async fn hash_file(file: &Path) -> Attempted<(String, u64)> {
-    let file = file.to_owned();
-    let hashed = tokio::task::spawn_blocking(move || -> std::io::Result<(String, u64)> {
-        let (mut hash, mut file, mut bytes) = (Sha256::new(), std::fs::File::open(file)?, 0);
-        let mut part = vec![0; HASH_PART_BYTES];
-        loop {
-            match file.read(&mut part)? {
-                0 => return Ok((hex(&hash.finalize()), bytes)),
-                read => {
-                    hash.update(&part[..read]);
-                    bytes += read as u64;
-                }
+    /// Removes blobs, in a bucket up to a thousand with one request. Those that are not there are no error.
+    pub async fn delete_all(&self, keys: impl IntoIterator<Item = String>) -> Result<(), StoreError> {
+        let paths: Vec<StorePath> =
+            keys.into_iter().map(|key| self.path(&key)).collect::<Result<_, StoreError>>()?;
+        let mut deleted = self.store().delete_stream(stream::iter(paths.into_iter().map(Ok)).boxed());
+        let mut failed = None;
+        while let Some(outcome) = deleted.next().await {
+            match outcome {
+                Ok(_) | Err(Error::NotFound { .. }) => (),
+                Err(error) => failed = Some(StoreError::of("what should be deleted", &error)),
             }
         }
-    });
-    let hashed = hashed.await.map_err(|error| Failed::unexpected(error.to_string()))?;
-    hashed.map_err(|error| scratch_failed("a file cannot be read", &error))
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Removes what puts that never ended have left: staged files in a folder, parts of uploads in a bucket.
+    pub async fn sweep_unfinished(&self, older_than: Duration) -> Result<usize, StoreError> {
+        match &*self.place {
+            Place::Bucket(bucket) => bucket.abort_uploads(older_than).await,
+            Place::Folder(folder) => {
+                let folder = folder.clone();
+                let swept = tokio::task::spawn_blocking(move || folder.remove_staged(older_than)).await;
+                let swept = swept.map_err(|error| StoreError::Unavailable { reason: error.to_string() })?;
+                swept.map_err(|error| StoreError::of_io("staged files", &error))
+            }
+        }
+    }
+
+    fn store(&self) -> &dyn ObjectStore {
+        match &*self.place {
+            Place::Folder(folder) => &folder.files,
+            Place::Bucket(bucket) => &bucket.s3,
+        }
+    }
+
+    fn path(&self, key: &str) -> Result<StorePath, StoreError> {
+        match &*self.place {
+            Place::Folder(_) => StorePath::parse(key).map_err(|error| StoreError::invalid(error.to_string())),
+            Place::Bucket(bucket) => bucket.path(key),
+        }
+    }
+
+    fn meta(&self, meta: &ObjectMeta) -> BlobMeta {
+        let key = match &*self.place {
+            Place::Folder(_) => meta.location.to_string(),
+            Place::Bucket(bucket) => bucket.key(&meta.location),
+        };
+        BlobMeta { key, bytes: meta.size, modified_at: meta.last_modified.into() }
+    }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// Why a blob did not become a file here.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It could not be written.
+    #[error("a blob cannot be written to scratch: {0}")]
+    Scratch(#[from] std::io::Error),
+    #[error("{bytes} bytes are more than are allowed")]
+    TooLarge { bytes: u64 },
+}
+
+impl std::fmt::Debug for BlobReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlobReader")
+            .field("meta", &self.meta)
+            .field("range", &self.range)
+            .finish_non_exhaustive()
+    }
 }

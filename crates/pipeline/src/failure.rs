@@ -3,7 +3,7 @@
 use telecine_media::MediaError;
 use telecine_queue::{Failure, Job, JobContext, JobError, QueueError};
 
-use crate::blobs::StoreError;
+use crate::blobs::{FetchError, StoreError};
 use crate::records::{FailureRecord, record};
 
 /// Why an attempt did not succeed, with what its user should know.
@@ -83,6 +83,20 @@ impl From<StoreError> for Failed {
             hint: error.hint().to_owned(),
             stderr_tail: String::new(),
             retryable: error.is_retryable(),
+        }
+    }
+}
+
+impl From<FetchError> for Failed {
+    fn from(error: FetchError) -> Self {
+        match error {
+            FetchError::Store(error) => error.into(),
+            FetchError::Scratch(error) => scratch_failed("a blob cannot be written", &error),
+            FetchError::TooLarge { .. } => Self::for_good(
+                "limit_size",
+                error.to_string(),
+                "raise limits.file_bytes, or send a smaller file",
+            ),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   _cache/{tenant}/{work}.json               which run did a piece of work
 //!   {tenant}/{run}/source
+//!   _uploads/{tenant}/{id}                    a complete upload, and beside it {id}.json, which tells its hash
 //!   {tenant}/{run}/hls/master.m3u8            fixed: written once, by the fenced `package`
 //!   {tenant}/{run}/hls/720p/00007-3f9a1c2b.m4s  a segment's key has its content in it: other bytes are another key
 //! ```
@@ -22,6 +23,21 @@ pub fn of_run(tenant: &str, run: &RunId) -> String {
 
 pub fn source(tenant: &str, run: &RunId) -> String {
     format!("{}/source", of_run(tenant, run))
+}
+
+/// A complete upload. `None` for an id that none of ours can be.
+///
+/// Whoever takes uploads puts the bytes first and [`upload_sidecar`] last: what has no sidecar is not complete. The bytes
+/// are never written to after that.
+pub fn upload(tenant: &str, id: &str) -> Option<String> {
+    let is_id = (1..=64).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    is_id.then(|| format!("{UPLOADS}/{}/{id}", tenant_folder(tenant)))
+}
+
+/// A [`crate::CompletedUpload`] as JSON.
+pub fn upload_sidecar(tenant: &str, id: &str) -> Option<String> {
+    upload(tenant, id).map(|key| format!("{key}.json"))
 }
 
 /// A published file of a step. `path` is ours: a name from a plan, never a user's text.
@@ -59,6 +75,15 @@ fn tenant_folder(tenant: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_upload_is_named_by_a_plain_id() {
+        assert_eq!(upload("acme", "01J-x_9"), Some("_uploads/acme/01J-x_9".to_owned()));
+        assert_eq!(upload_sidecar("", "a"), Some("_uploads/_/a.json".to_owned()));
+        for id in ["", "..", "a/b", "a.json", "é", &"x".repeat(65)] {
+            assert_eq!(upload("acme", id), None, "{id}");
+        }
+    }
 
     #[test]
     fn a_tenant_is_one_part_of_a_key_whatever_it_is_called() {

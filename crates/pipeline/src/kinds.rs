@@ -136,7 +136,7 @@ impl Attempt<'_> {
 
     pub(crate) async fn input(&self) -> Attempted<(InputRecord, Source)> {
         let input: InputRecord = self.read(INPUT).await?;
-        let source = Source::of(&input, &self.shop.blobs, self.folder.path()).await?;
+        let source = Source::of(self, &input).await?;
         Ok((input, source))
     }
 

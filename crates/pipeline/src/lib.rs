@@ -38,14 +38,14 @@ mod source;
 mod submission;
 mod workshop;
 
-pub use blobs::{Blobs, Fetched, StoreError};
+pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions};
 pub use cache::{Deleted, delete};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, StepShown,
     StepStatus, WarningShown, describe,
 };
 pub use failure::Failed;
-pub use input::Input;
+pub use input::{CompletedUpload, Input};
 pub use live::{LiveFilm, live_film};
 pub use nearest::did_you_mean;
 pub use recipe::{
@@ -53,5 +53,6 @@ pub use recipe::{
     RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
 pub use scratch::{JobFolder, Scratch};
+pub use source::{CacheRoom, PullPatience};
 pub use submission::{RunMeta, Submission, Submitted, retry, submit};
 pub use workshop::Workshop;

@@ -1,14 +1,29 @@
 //! The source of a run, as a file of this machine.
+//!
+//! Taking an input in reads every byte of it once and hashes them on the way. After that it is a blob of the run, or the
+//! file it was, and every job that reads it finds the same bytes: a [`Source`].
+
+mod address;
+mod cache;
+mod file;
+mod pull;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::blobs::{Blobs, hash_file};
+use crate::blobs::{BlobMeta, Fetched, StoreError, hash_file};
 use crate::failure::{Attempted, Failed, scratch_failed};
-use crate::input::Input;
+use crate::input::{CompletedUpload, Input};
 use crate::keys;
 use crate::kinds::Attempt;
 use crate::records::{InputRecord, SourceAt};
+
+use cache::{Held, Room, other_bytes};
+use pull::{PullRules, pull};
+
+pub use cache::CacheRoom;
+pub(crate) use cache::SourceCache;
+pub use pull::PullPatience;
 
 /// An input that was taken in: every byte of it was read, and the same bytes will be found again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,48 +33,129 @@ pub(crate) struct Taken {
     pub(crate) sha256: String,
 }
 
-/// Takes an input in.
-pub(crate) async fn take(attempt: &Attempt<'_>, input: &Input) -> Attempted<Taken> {
-    match input {
-        Input::Path(path) => take_file(attempt, path).await,
-        Input::Url(_) | Input::S3(_) | Input::Upload(_) => Err(Failed::for_good(
-            "input_unsupported",
-            "this kind of input is not known yet",
-            "name a local file",
-        )),
-    }
-}
-
-/// Where the store is a folder, all who work on the run see the file too: it stays where it is.
-async fn take_file(attempt: &Attempt<'_>, path: &Path) -> Attempted<Taken> {
-    let refused = |error: std::io::Error| {
-        let message = format!("{}: {error}", path.display());
-        Failed::for_good("input_not_found", message, "check the path and that the worker may read it")
-    };
-    let path = tokio::fs::canonicalize(path).await.map_err(refused)?;
-    let meta = tokio::fs::metadata(&path).await.map_err(refused)?;
-    let allowed = attempt.shop.input_folders.iter().any(|folder| path.starts_with(folder));
-    if !allowed || !meta.is_file() {
-        let message = format!("{} is no file in a folder that inputs may come from", path.display());
-        return Err(Failed::for_good("input_denied", message, "add its folder to input_folders"));
-    }
-    let (modified_ns, inode) = fingerprint(&meta);
-    let (sha256, bytes) = hash_file(&path).await?;
-    let key = keys::source(&attempt.job.tenant, attempt.run);
-    let at = match attempt.shop.blobs.local_path(&key) {
-        Some(_) => SourceAt::File { path, modified_ns, inode },
-        None => {
-            attempt.shop.blobs.put_file(&key, &path).await?;
-            SourceAt::Blob { key }
-        }
-    };
-    Ok(Taken { at, bytes, sha256 })
-}
-
 /// A file to read, for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Source {
     path: PathBuf,
+    _held: Option<Held>,
+}
+
+/// Takes an input in.
+pub(crate) async fn take(attempt: &Attempt<'_>, input: &Input) -> Attempted<(Taken, Source)> {
+    let taking = async {
+        match input {
+            Input::Path(path) => file::take(attempt, path).await,
+            Input::Url(address) => take_url(attempt, address).await,
+            Input::S3(address) => take_s3(attempt, address).await,
+            Input::Upload(id) => take_upload(attempt, id).await,
+        }
+    };
+    stoppable(attempt, taking).await
+}
+
+async fn take_url(attempt: &Attempt<'_>, address: &str) -> Attempted<(Taken, Source)> {
+    let (shop, into) = (attempt.shop, attempt.folder.path().join("source"));
+    let rules = PullRules {
+        limit_bytes: shop.limits.file_bytes,
+        allow_private: shop.allow_private_urls,
+        patience: shop.pull_patience,
+    };
+    let pulled = pull(address, &into, rules).await?;
+    store(attempt, &into, pulled).await
+}
+
+async fn take_s3(attempt: &Attempt<'_>, address: &str) -> Attempted<(Taken, Source)> {
+    let shop = attempt.shop;
+    let denied = |message: String| {
+        Failed::for_good("input_denied", message, "add its bucket to input_buckets, as s3://bucket/prefix")
+    };
+    let (bucket, key) = split_s3(address)?;
+    // With our credentials, another tenant's blobs could be read.
+    if shop.blobs.contains_url(address) {
+        return Err(denied(format!("{address} is in the store itself")));
+    }
+    if !shop.input_buckets.iter().any(|allowed| is_below(address, allowed)) {
+        return Err(denied(format!("{address} is in no bucket that inputs may come from")));
+    }
+    let store_of_input = shop.blobs.sibling(&format!("s3://{bucket}")).map_err(of_input)?;
+    let into = attempt.folder.path().join("source");
+    let fetched = store_of_input.fetch_up_to(key, &into, shop.limits.file_bytes).await;
+    let fetched = fetched.map_err(|error| match error {
+        crate::blobs::FetchError::Store(error) => of_input(error),
+        other => other.into(),
+    })?;
+    store(attempt, &into, fetched).await
+}
+
+fn split_s3(address: &str) -> Attempted<(&str, &str)> {
+    let split = address.strip_prefix("s3://").and_then(|rest| rest.split_once('/'));
+    split.filter(|(bucket, key)| !bucket.is_empty() && !key.is_empty()).ok_or_else(|| {
+        let message = format!("{address} is not of the form s3://bucket/key");
+        Failed::for_good("input_invalid", message, "correct the address")
+    })
+}
+
+/// `s3://in/a` is below `s3://in` and `s3://in/a`, not below `s3://in/ab` nor `s3://i`.
+fn is_below(address: &str, allowed: &str) -> bool {
+    let rest = address.strip_prefix(allowed.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        && !address.split('/').any(|part| part == "..")
+}
+
+/// What goes wrong with the bucket of an input is no fault of the store.
+fn of_input(error: StoreError) -> Failed {
+    let (code, hint) = match &error {
+        StoreError::NotFound { .. } => ("input_not_found", "check the bucket and the key"),
+        StoreError::Denied { .. } => ("input_denied", "let the worker's credentials read that bucket"),
+        StoreError::Invalid { .. } => ("input_invalid", "check the bucket and the key"),
+        StoreError::Unavailable { .. } | StoreError::Full { .. } | StoreError::Corrupt { .. } => {
+            ("input_unavailable", "check the bucket's server; the job tries again by itself")
+        }
+    };
+    let retryable = matches!(code, "input_unavailable");
+    Failed { retryable, ..Failed::for_good(code, error.to_string(), hint) }
+}
+
+/// An upload stays where it is until it expires; the run has a copy of its own.
+async fn take_upload(attempt: &Attempt<'_>, id: &str) -> Attempted<(Taken, Source)> {
+    let (blobs, tenant) = (&attempt.shop.blobs, &attempt.job.tenant);
+    let unknown = || {
+        let hint = "complete the upload first; one that nobody uses expires";
+        Failed::for_good("input_not_found", format!("there is no complete upload {id}"), hint)
+    };
+    let (upload, sidecar) =
+        keys::upload(tenant, id).zip(keys::upload_sidecar(tenant, id)).ok_or_else(unknown)?;
+    let said = blobs.get_bytes(&sidecar).await.map_err(|error| match error {
+        StoreError::NotFound { .. } => unknown(),
+        other => other.into(),
+    })?;
+    let said: CompletedUpload = serde_json::from_slice(&said)
+        .map_err(|error| Failed::unexpected(format!("{sidecar} is not as known: {error}")))?;
+    attempt.shop.limits.check_file_bytes(said.bytes)?;
+    let key = keys::source(tenant, attempt.run);
+    let taken = Taken { at: SourceAt::Blob { key: key.clone() }, bytes: said.bytes, sha256: said.sha256 };
+    let from = Taken { at: SourceAt::Blob { key: upload.clone() }, ..taken.clone() };
+    let source = Source::taken(attempt, &from).await?;
+    if blobs.can_copy(said.bytes) {
+        blobs.copy(&upload, &key).await?;
+    } else {
+        blobs.put_file(&key, source.path()).await?;
+    }
+    Ok((taken, source))
+}
+
+/// Makes what was fetched a blob of the run.
+async fn store(attempt: &Attempt<'_>, file: &Path, fetched: Fetched) -> Attempted<(Taken, Source)> {
+    let (shop, key) = (attempt.shop, keys::source(&attempt.job.tenant, attempt.run));
+    shop.blobs.put_file(&key, file).await?;
+    let source = match shop.blobs.local_path(&key) {
+        Some(path) => Source::at(path),
+        None => match shop.sources.take_in(file, &fetched, room(attempt))? {
+            Some(held) => Source::held(held),
+            None => Source::at(file.to_owned()),
+        },
+    };
+    Ok((Taken { at: SourceAt::Blob { key }, bytes: fetched.bytes, sha256: fetched.sha256 }, source))
 }
 
 impl Source {
@@ -67,35 +163,80 @@ impl Source {
         &self.path
     }
 
-    /// The file itself, or the store's own, or a copy of it in the job's folder.
-    pub(crate) async fn of(input: &InputRecord, blobs: &Blobs, folder: &Path) -> Attempted<Self> {
-        let taken = Taken { at: input.at.clone(), bytes: input.bytes, sha256: input.sha256.clone() };
-        Self::taken(&taken, blobs, folder).await
+    fn at(path: PathBuf) -> Self {
+        Self { path, _held: None }
     }
 
-    pub(crate) async fn taken(input: &Taken, blobs: &Blobs, folder: &Path) -> Attempted<Self> {
+    fn held(held: Held) -> Self {
+        Self { path: held.path().to_owned(), _held: Some(held) }
+    }
+
+    /// The file itself, or the store's own, or a copy that the worker keeps for all jobs that read it.
+    pub(crate) async fn of(attempt: &Attempt<'_>, input: &InputRecord) -> Attempted<Self> {
+        let taken = Taken { at: input.at.clone(), bytes: input.bytes, sha256: input.sha256.clone() };
+        stoppable(attempt, Self::taken(attempt, &taken)).await
+    }
+
+    async fn taken(attempt: &Attempt<'_>, input: &Taken) -> Attempted<Self> {
+        let shop = attempt.shop;
         match &input.at {
             SourceAt::File { path, modified_ns, inode } => {
                 require_unchanged(path, input.bytes, *modified_ns, *inode).await?;
-                Ok(Self { path: path.clone() })
+                Ok(Self::at(path.clone()))
             }
-            SourceAt::Blob { key } => match blobs.local_path(key) {
-                Some(path) => Ok(Self { path }),
-                None => {
-                    let path = folder.join("source");
-                    let fetched = blobs.fetch(key, &path).await?;
-                    if fetched.sha256 != input.sha256 {
-                        return Err(Failed::for_now(
-                            "storage_corrupt",
-                            format!("{key} has other bytes than it had"),
-                            "check the store",
-                        ));
-                    }
-                    Ok(Self { path })
-                }
+            SourceAt::Blob { key } => match shop.blobs.local_path(key) {
+                Some(path) => Self::in_store(attempt, key, path, input).await,
+                None => Self::fetched(attempt, key, input).await,
             },
         }
     }
+
+    async fn in_store(attempt: &Attempt<'_>, key: &str, path: PathBuf, input: &Taken) -> Attempted<Self> {
+        let found: Option<BlobMeta> = attempt.shop.blobs.head(key).await?;
+        let found = found.ok_or_else(|| StoreError::NotFound { key: key.to_owned() })?;
+        let wanted = wanted(input);
+        let seen = format!("{key} {:?}", found.modified_at);
+        if found.bytes != input.bytes {
+            return Err(other_bytes(&wanted));
+        }
+        if !attempt.shop.sources.was_checked(&seen) {
+            let (sha256, bytes) = hash_file(&path).await?;
+            if (Fetched { bytes, sha256 }) != wanted {
+                return Err(other_bytes(&wanted));
+            }
+            attempt.shop.sources.remember_checked(seen);
+        }
+        Ok(Self::at(path))
+    }
+
+    async fn fetched(attempt: &Attempt<'_>, key: &str, input: &Taken) -> Attempted<Self> {
+        let (shop, wanted) = (attempt.shop, wanted(input));
+        let into = attempt.folder.path().join("source");
+        let fetch = || async { Ok(shop.blobs.fetch(key, &into).await?) };
+        if let Some(held) = shop.sources.get(&wanted, room(attempt), &into, fetch).await? {
+            return Ok(Self::held(held));
+        }
+        // No room to keep it: a copy for this job alone.
+        match fetch().await? == wanted {
+            true => Ok(Self::at(into)),
+            false => Err(other_bytes(&wanted)),
+        }
+    }
+}
+
+fn wanted(input: &Taken) -> Fetched {
+    Fetched { bytes: input.bytes, sha256: input.sha256.clone() }
+}
+
+fn room(attempt: &Attempt<'_>) -> Room {
+    Room { max_bytes: attempt.shop.source_cache.max_bytes, free_bytes: attempt.shop.scratch.free_bytes() }
+}
+
+/// Ends with the attempt: what is dropped half-way cleans up after itself.
+async fn stoppable<T>(attempt: &Attempt<'_>, work: impl Future<Output = Attempted<T>>) -> Attempted<T> {
+    // On the heap: what it awaits is large, and every kind awaits it.
+    let stopped = attempt.cancel.run_until_cancelled(Box::pin(work)).await;
+    stopped.unwrap_or_else(|| Err(Failed::for_now("cancelled", "the job was stopped", "")))
 }
 
 /// When it was last changed, and which file it is: what tells one that was replaced or written to.
@@ -120,4 +261,19 @@ async fn require_unchanged(path: &Path, bytes: u64, modified_ns: i128, inode: u6
         format!("{} was changed after the run had begun", path.display()),
         "submit the file again",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_below_what_is_allowed_part_by_part() {
+        assert!(is_below("s3://in/a/b.mov", "s3://in"));
+        assert!(is_below("s3://in/a/b.mov", "s3://in/a/"));
+        for allowed in ["s3://i", "s3://in/a/b", "s3://other", "s3://in/b"] {
+            assert!(!is_below("s3://in/a/b.mov", allowed), "{allowed}");
+        }
+        assert!(!is_below("s3://in/a/../secret", "s3://in/a"));
+    }
 }

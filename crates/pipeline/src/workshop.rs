@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::blobs::Blobs;
 use crate::scratch::Scratch;
+use crate::source::{CacheRoom, PullPatience, SourceCache};
 
 /// Programs, blobs, scratch and limits of one worker.
 pub struct Workshop {
@@ -27,11 +28,20 @@ pub struct Workshop {
     pub keep_unpublished: Duration,
     /// How long an upload waits to be used.
     pub keep_uploads: Duration,
+    /// Buckets whose objects may be named as inputs: `s3://bucket` or `s3://bucket/prefix`.
+    pub input_buckets: Vec<String>,
+    /// Whether inputs may be pulled from loopback and private addresses.
+    pub allow_private_urls: bool,
+    pub pull_patience: PullPatience,
+    /// What is kept in scratch of sources from a bucket.
+    pub source_cache: CacheRoom,
+    pub(crate) sources: SourceCache,
     capabilities: OnceCell<Capabilities>,
 }
 
 impl Workshop {
     pub fn new(queue: Arc<dyn Queue>, toolbox: Toolbox, blobs: Blobs, scratch: Scratch) -> Self {
+        let sources = SourceCache::in_scratch(scratch.root());
         Self {
             queue,
             toolbox,
@@ -42,6 +52,11 @@ impl Workshop {
             keep_runs: None,
             keep_unpublished: Duration::from_hours(24),
             keep_uploads: Duration::from_hours(7 * 24),
+            input_buckets: Vec::new(),
+            allow_private_urls: false,
+            pull_patience: PullPatience::default(),
+            source_cache: CacheRoom::default(),
+            sources,
             capabilities: OnceCell::new(),
         }
     }

@@ -14,7 +14,7 @@ use crate::film::run_meta;
 use crate::graph::Graph;
 use crate::recipe::{Does, Recipe};
 use crate::records::{INPUT, InputRecord, PlanRecord, SourceAt, WarningRecord};
-use crate::source::{Source, take};
+use crate::source::take;
 use crate::submission::RunMeta;
 
 pub(super) struct Ingest;
@@ -51,8 +51,7 @@ impl Work for Ingest {
 /// The input with its hash and what is in it; refused where it passes the limits.
 async fn described(attempt: &Attempt<'_>, meta: &RunMeta) -> Attempted<InputRecord> {
     let shop = attempt.shop;
-    let taken = take(attempt, &meta.input).await?;
-    let source = Source::taken(&taken, &shop.blobs, attempt.folder.path()).await?;
+    let (taken, source) = take(attempt, &meta.input).await?;
     let format = sniff_file(source.path()).await?;
     // FFmpeg reads neither AVIF nor HEIC; libvips looks at their size before it decodes.
     let probe = match probe_as(&shop.toolbox, source.path(), format, &shop.limits, &attempt.cancel).await {

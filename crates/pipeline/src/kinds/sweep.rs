@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::TryStreamExt;
 use serde_json::{Value, json};
 use telecine_queue::{
     Failure, Job, JobContext, Kind, Missed, NewJob, NewSchedule, QueueError, Run, RunFilter, RunPage,
@@ -31,6 +32,8 @@ struct Swept {
     runs: u32,
     blobs: u32,
     uploads: u32,
+    /// Puts that never ended.
+    unfinished: usize,
 }
 
 /// Sees to it that somebody sweeps.
@@ -101,9 +104,11 @@ async fn sweep_run(shop: &Workshop, run: &Run, swept: &mut Swept) -> Attempted<(
 }
 
 async fn sweep_uploads(shop: &Workshop, swept: &mut Swept) -> Attempted<()> {
-    for (key, modified_at) in shop.blobs.list_with_times(keys::UPLOADS).await? {
-        if is_older(modified_at, shop.keep_uploads) {
-            shop.blobs.delete(&key).await?;
+    swept.unfinished = shop.blobs.sweep_unfinished(shop.keep_unpublished).await?;
+    let mut uploads = shop.blobs.entries(keys::UPLOADS);
+    while let Some(upload) = uploads.try_next().await? {
+        if upload.modified_at.elapsed().is_ok_and(|age| age > shop.keep_uploads) {
+            shop.blobs.delete(&upload.key).await?;
             swept.uploads += 1;
         }
     }

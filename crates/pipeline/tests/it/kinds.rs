@@ -99,7 +99,7 @@ fn broken_ffmpeg(folder: &Path, pattern: &str) -> Toolbox {
 
 async fn a_lost_poster_is_a_warning() {
     let shims = tempfile::tempdir().unwrap();
-    let studio = Studio::with(broken_ffmpeg(shims.path(), "*poster*")).await;
+    let studio = Studio::with_programs(broken_ffmpeg(shims.path(), "*poster*")).await;
     let file = studio.file("film.mp4");
     clips::film(3, &file);
     let once = telecine_pipeline::Step { attempts: Some(1), ..pictures() };
@@ -118,7 +118,7 @@ async fn a_lost_poster_is_a_warning() {
 
 async fn lost_sound_fails_and_is_retried_alone() {
     let shims = tempfile::tempdir().unwrap();
-    let studio = Studio::with(broken_ffmpeg(shims.path(), "*aac*")).await;
+    let studio = Studio::with_programs(broken_ffmpeg(shims.path(), "*aac*")).await;
     let file = studio.file("film.mp4");
     clips::film(3, &file);
     let once = telecine_pipeline::Step { attempts: Some(1), ..hls() };

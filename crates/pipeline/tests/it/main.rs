@@ -4,16 +4,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod blobs;
 mod cache;
 mod clips;
 mod crash;
 mod document;
 mod film;
+mod http_server;
 mod kinds;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
 mod recipe;
+mod s3_server;
+mod sources;
+mod store_faults;
 mod studio;
 mod worker;
 
@@ -39,6 +44,9 @@ fn main() -> ExitCode {
         cache::trials(),
         document::trials(),
         recipe::trials(),
+        blobs::trials(),
+        sources::trials(),
+        store_faults::trials(),
         crash::trials(&server),
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());

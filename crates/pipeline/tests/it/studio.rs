@@ -22,37 +22,45 @@ pub(crate) struct Studio {
 impl Studio {
     /// On SQLite and a folder.
     pub(crate) async fn open() -> Self {
-        Self::with(Toolbox::from_path(Confinement::launcher())).await
-    }
-
-    /// With a worker whose settings the test changes.
-    pub(crate) async fn tuned(tune: impl FnOnce(&mut Workshop)) -> Self {
-        Self::made(Toolbox::from_path(Confinement::launcher()), tune).await
+        Self::tuned(|_| {}).await
     }
 
     /// With programs of the test's own.
-    pub(crate) async fn with(toolbox: Toolbox) -> Self {
-        Self::made(toolbox, |_| {}).await
+    pub(crate) async fn with_programs(toolbox: Toolbox) -> Self {
+        Self::tuned(|shop| shop.toolbox = toolbox).await
     }
 
-    async fn made(toolbox: Toolbox, tune: impl FnOnce(&mut Workshop)) -> Self {
+    /// On SQLite and a folder, with what the test wants otherwise in the workshop.
+    pub(crate) async fn tuned(arrange: impl FnOnce(&mut Workshop)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = format!("sqlite:{}", folder.path().join("queue.db").display());
         let queue = telecine_queue::open(&database).await.unwrap();
-        Self::on(queue, Blobs::in_folder(&folder.path().join("store")).unwrap(), toolbox, folder, tune).await
+        let blobs = Blobs::in_folder(&folder.path().join("store")).unwrap();
+        let scratch = folder.path().join("scratch");
+        Self::arranged(queue, blobs, folder, &scratch, arrange).await
     }
 
-    pub(crate) async fn on(
+    /// On SQLite and some store, with what the test wants otherwise in the workshop.
+    pub(crate) async fn with(blobs: Blobs, arrange: impl FnOnce(&mut Workshop)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let database = format!("sqlite:{}", folder.path().join("queue.db").display());
+        let queue = telecine_queue::open(&database).await.unwrap();
+        let scratch = folder.path().join("scratch");
+        Self::arranged(queue, blobs, folder, &scratch, arrange).await
+    }
+
+    pub(crate) async fn arranged(
         queue: Arc<dyn Queue>,
         blobs: Blobs,
-        toolbox: Toolbox,
         folder: tempfile::TempDir,
-        tune: impl FnOnce(&mut Workshop),
+        scratch: &Path,
+        arrange: impl FnOnce(&mut Workshop),
     ) -> Self {
-        let scratch = Scratch::open(&folder.path().join("scratch")).unwrap();
+        let scratch = Scratch::open(scratch).unwrap();
+        let toolbox = Toolbox::from_path(Confinement::launcher());
         let mut shop = Workshop::new(Arc::clone(&queue), toolbox, blobs, scratch);
         shop.input_folders.push(folder.path().canonicalize().unwrap());
-        tune(&mut shop);
+        arrange(&mut shop);
         let shop = Arc::new(shop);
         let options = WorkerOptions { slots: Slots::Each(2), ..WorkerOptions::default() };
         let worker = Runtime::start(Arc::clone(&queue), kinds::all(&shop), options).await.unwrap();
@@ -65,8 +73,26 @@ impl Studio {
     }
 
     pub(crate) async fn submit(&self, recipe: &Recipe, file: &Path) -> RunId {
-        let submission = Submission::new(recipe.clone(), Input::Path(file.to_owned()));
+        self.submit_input(recipe, Input::Path(file.to_owned())).await
+    }
+
+    pub(crate) async fn submit_input(&self, recipe: &Recipe, input: Input) -> RunId {
+        let submission = Submission::new(recipe.clone(), input);
         submit(&*self.queue, submission).await.unwrap().run
+    }
+
+    /// Waits until some attempt has failed.
+    pub(crate) async fn failed(&self, run: &RunId) -> FailureRecord {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(failure) = self.failures(run).await.into_iter().next() {
+                return failure;
+            }
+            let now = self.queue.get_run(run).await.unwrap().unwrap();
+            assert!(now.finished_at.is_none(), "it ended without a failure: {now:?}");
+            assert!(Instant::now() < until, "{now:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Waits until the run has ended.

@@ -301,7 +301,7 @@ fn newest_binaries() -> PathBuf {
 }
 
 /// Starts a process from a thread that never ends: a process that dies with its parent dies with the parent's thread.
-fn spawn_for_life(command: Command) -> Child {
+pub(crate) fn spawn_for_life(command: Command) -> Child {
     type Order = (Command, Sender<Child>);
     static SPAWNER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {

@@ -1,0 +1,170 @@
+//! A store that is a folder of this machine.
+//!
+//! A file is published under its key by a rename, after it and whatever folders it needed are on the disk. Until then it
+//! has a staged name, `{key}#{number}`, which no listing shows; what a dead process left of those is removed by age.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use object_store::local::LocalFileSystem;
+use rustix::fs::OFlags;
+
+use super::StoreError;
+
+#[derive(Clone, Debug)]
+pub(super) struct Folder {
+    pub(super) root: PathBuf,
+    pub(super) files: LocalFileSystem,
+}
+
+impl Folder {
+    pub(super) fn open(root: &Path) -> Result<Self, StoreError> {
+        let invalid = |error: &dyn std::fmt::Display| {
+            StoreError::invalid(format!("the store's folder {}: {error}", root.display()))
+        };
+        std::fs::create_dir_all(root).map_err(|error| invalid(&error))?;
+        let root = root.canonicalize().map_err(|error| invalid(&error))?;
+        let files = LocalFileSystem::new_with_prefix(&root).map_err(|error| invalid(&error))?;
+        let files = files.with_fsync(true).with_automatic_cleanup(true);
+        Ok(Self { root, files })
+    }
+
+    /// Publishes an opened file, by a link where it lies on the store's own disk, or else by a copy.
+    ///
+    /// A link writes no bytes: 64 MiB that were just made are published in 45 ms, by a copy in 160 ms. It is allowed for
+    /// what is ours and never written to again.
+    pub(super) fn publish(&self, destination: &Path, linkable: Option<&Path>, file: &File) -> io::Result<()> {
+        let staged = Staged::beside(destination);
+        self.make_parents(destination)?;
+        let is_linked = match linkable {
+            Some(path) => self.link(path, file, &staged.0)?,
+            None => false,
+        };
+        if is_linked {
+            file.sync_all()?;
+        } else {
+            self.copy(file, &staged.0, destination)?;
+        }
+        std::fs::rename(&staged.0, destination)?;
+        sync_folder_of(destination)
+    }
+
+    /// Whether the staged name is now a name of that very file.
+    fn link(&self, path: &Path, file: &File, staged: &Path) -> io::Result<bool> {
+        if std::fs::hard_link(path, staged).is_err() {
+            // Another disk, or one without links.
+            return Ok(false);
+        }
+        let (linked, opened) = (std::fs::symlink_metadata(staged)?, file.metadata()?);
+        if linked.is_file() && (linked.dev(), linked.ino()) == (opened.dev(), opened.ino()) {
+            return Ok(true);
+        }
+        std::fs::remove_file(staged)?;
+        Ok(false)
+    }
+
+    fn copy(&self, file: &File, staged: &Path, destination: &Path) -> io::Result<()> {
+        let mut source = file.try_clone()?;
+        io::Seek::rewind(&mut source)?;
+        let mut copy = loop {
+            let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(staged);
+            match created {
+                // A folder that became empty may have been cleaned away meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => self.make_parents(destination)?,
+                created => break created?,
+            }
+        };
+        io::copy(&mut source, &mut copy)?;
+        copy.sync_all()
+    }
+
+    /// Each new folder is on the disk before anything is put into it.
+    fn make_parents(&self, destination: &Path) -> io::Result<()> {
+        let parent = destination.parent().unwrap_or(&self.root);
+        let missing: Vec<&Path> = parent
+            .ancestors()
+            .take_while(|folder| folder.starts_with(&self.root) && !folder.exists())
+            .collect();
+        for folder in missing.into_iter().rev() {
+            match std::fs::create_dir(folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => sync_folder_of(folder)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes staged files that nobody has touched for so long, and says how many.
+    pub(super) fn remove_staged(&self, older_than: Duration) -> io::Result<usize> {
+        let (mut removed, mut folders) = (0, vec![self.root.clone()]);
+        while let Some(folder) = folders.pop() {
+            let entries = match std::fs::read_dir(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                let entry = entry?;
+                let kind = entry.file_type()?;
+                if kind.is_dir() {
+                    folders.push(entry.path());
+                } else if kind.is_file() && is_staged(&entry.path()) && is_older(&entry, older_than) {
+                    std::fs::remove_file(entry.path())?;
+                    removed += 1;
+                }
+            }
+        }
+        Ok(removed)
+    }
+}
+
+/// A name under which a file waits to be published, removed with whatever is still there under it.
+struct Staged(PathBuf);
+
+impl Staged {
+    fn beside(destination: &Path) -> Self {
+        let mut name = destination.as_os_str().to_owned();
+        name.push(format!("#{}", fastrand::u64(..)));
+        Self(name.into())
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        // After a rename there is nothing, unless both names were of one file: then the rename has done nothing.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn is_staged(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.rsplit_once('#')
+        .is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
+fn is_older(entry: &std::fs::DirEntry, than: Duration) -> bool {
+    // A link keeps the time of the file's last write, which may be long ago; the change of its links is what counts.
+    let Ok(meta) = entry.metadata() else { return false };
+    let changed = u64::try_from(meta.ctime()).unwrap_or(0);
+    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(changed);
+    changed.elapsed().is_ok_and(|age| age >= than)
+}
+
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Opens a regular file: no link to one, and nothing that reading could wait on forever.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+    }
+}

@@ -1,0 +1,120 @@
+//! An input that is a file of this machine.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Component, Path, PathBuf};
+
+use super::{Source, Taken, fingerprint};
+use crate::blobs::{hash_opened, open_regular};
+use crate::failure::{Attempted, Failed};
+use crate::keys;
+use crate::kinds::Attempt;
+use crate::records::SourceAt;
+
+/// Where the store is a folder, all who work on the run see the file too: it stays where it is.
+pub(super) async fn take(attempt: &Attempt<'_>, path: &Path) -> Attempted<(Taken, Source)> {
+    let Opened { file, path, meta } = open_allowed(path, &attempt.shop.input_folders)?;
+    attempt.shop.limits.check_file_bytes(meta.len())?;
+    let again = file.try_clone().map_err(|error| unreadable(&path, &error))?;
+    let (sha256, bytes) = hash_opened(again).await?;
+    let key = keys::source(&attempt.job.tenant, attempt.run);
+    let (modified_ns, inode) = fingerprint(&meta);
+    let at = match attempt.shop.blobs.local_path(&key) {
+        Some(_) => SourceAt::File { path: path.clone(), modified_ns, inode },
+        None => {
+            let again = file.try_clone().map_err(|error| unreadable(&path, &error))?;
+            attempt.shop.blobs.put_opened(&key, again).await?;
+            SourceAt::Blob { key }
+        }
+    };
+    let now = file.metadata().map_err(|error| unreadable(&path, &error))?;
+    if (now.len(), fingerprint(&now)) != (bytes, fingerprint(&meta)) {
+        let message = format!("{} is being written to", path.display());
+        return Err(Failed::for_good("input_changed", message, "submit the file when it is complete"));
+    }
+    Ok((Taken { at, bytes, sha256 }, Source::at(path)))
+}
+
+struct Opened {
+    file: File,
+    path: PathBuf,
+    meta: Metadata,
+}
+
+/// Opens a regular file in one of the folders. What is checked is the file that was opened, by the name the kernel has for
+/// it: a link that is put into its path between two looks leads nowhere.
+fn open_allowed(path: &Path, folders: &[PathBuf]) -> Attempted<Opened> {
+    let folders: Vec<PathBuf> = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+    let is_allowed = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
+    let canonical = match path.canonicalize() {
+        Ok(canonical) => canonical,
+        // Whether there is anything outside of the folders is nobody's business.
+        Err(error) if is_plain(path) && is_allowed(path) => return Err(unreadable(path, &error)),
+        Err(_) => return Err(denied(path)),
+    };
+    if !is_allowed(&canonical) {
+        return Err(denied(path));
+    }
+    let file = open_regular(&canonical).map_err(|error| unreadable(path, &error))?;
+    let opened = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        .map_err(|error| unreadable(path, &error))?;
+    let meta = file.metadata().map_err(|error| unreadable(path, &error))?;
+    match is_allowed(&opened) {
+        true => Ok(Opened { file, path: opened, meta }),
+        false => Err(denied(path)),
+    }
+}
+
+fn is_plain(path: &Path) -> bool {
+    path.components().all(|part| !matches!(part, Component::ParentDir | Component::CurDir))
+}
+
+fn denied(path: &Path) -> Failed {
+    let message = format!("{} is no file in a folder that inputs may come from", path.display());
+    Failed::for_good("input_denied", message, "add its folder to input_folders")
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failed {
+    let message = format!("{}: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::InvalidInput => Failed::for_good("input_denied", message, "name a regular file"),
+        _ => Failed::for_good("input_not_found", message, "check the path and that the worker may read it"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(path: &Path, folder: &Path) -> Result<PathBuf, String> {
+        open_allowed(path, &[folder.to_owned()]).map(|opened| opened.path).map_err(|failed| failed.code)
+    }
+
+    #[test]
+    fn only_regular_files_in_the_folders_are_taken() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (folder, outside) = (root.join("inputs"), root.join("inputs-of-others"));
+        std::fs::create_dir_all(folder.join("deep")).unwrap();
+        std::fs::create_dir_all(&outside).unwrap();
+        std::fs::write(folder.join("deep/film"), "x").unwrap();
+        std::fs::write(outside.join("secret"), "x").unwrap();
+        std::os::unix::fs::symlink(outside.join("secret"), folder.join("link")).unwrap();
+        std::os::unix::fs::symlink(&outside, folder.join("folder-link")).unwrap();
+        std::os::unix::fs::symlink(folder.join("deep/film"), folder.join("inner-link")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("fifo"), rustix::fs::Mode::RUSR).unwrap();
+        let denied = Err("input_denied".to_owned());
+
+        assert_eq!(outcome(&folder.join("deep/film"), &folder), Ok(folder.join("deep/film")));
+        assert_eq!(outcome(&folder.join("inner-link"), &folder), Ok(folder.join("deep/film")));
+        for path in ["link", "folder-link/secret", "fifo", "deep", "../inputs-of-others/secret", ""] {
+            assert_eq!(outcome(&folder.join(path), &folder), denied, "{path}");
+        }
+        for path in ["/etc/passwd", "/dev/zero", "/proc/self/environ", "/nothing/here", "inputs/film"] {
+            assert_eq!(outcome(Path::new(path), &folder), denied, "{path}");
+        }
+        assert_eq!(outcome(&folder.join("none"), &folder), Err("input_not_found".to_owned()));
+        assert_eq!(outcome(&folder.join("deep/../../x"), &folder), denied);
+    }
+}
