@@ -326,7 +326,7 @@ impl Queue for PostgresQueue {
     }
 
     async fn pulse(&self) -> Result<Box<dyn Pulse>> {
-        Ok(Box::new(beat::PostgresPulse::open(&self.database).await?))
+        Ok(Box::new(beat::PostgresPulse::open(&self.database, Arc::clone(&self.notifier)).await?))
     }
 
     fn wakes(&self) -> watch::Receiver<Wakes> {

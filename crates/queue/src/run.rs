@@ -130,6 +130,8 @@ pub struct Run {
     pub external_id: Option<String>,
     pub state: RunState,
     pub generation: u32,
+    /// What [`prioritise_run`](crate::Queue::prioritise_run) gave to all of its jobs.
+    pub priority: Option<u8>,
     pub meta: Value,
     pub jobs_total: u32,
     pub jobs_left: u32,
@@ -139,5 +141,7 @@ pub struct Run {
     pub jobs_degraded: u32,
     pub created_at: Timestamp,
     pub started_at: Option<Timestamp>,
+    /// When a job of it first said that what it makes can be played. A new generation keeps it.
+    pub playable_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
 }

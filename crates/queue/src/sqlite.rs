@@ -355,7 +355,7 @@ impl Queue for SqliteQueue {
     }
 
     async fn pulse(&self) -> Result<Box<dyn Pulse>> {
-        Ok(Box::new(pulse::SqlitePulse::open(&self.path, self.line, self.patience)?))
+        Ok(Box::new(pulse::SqlitePulse::open(&self.path, self.line, self.patience, Arc::clone(&self.live))?))
     }
 
     fn wakes(&self) -> watch::Receiver<Wakes> {

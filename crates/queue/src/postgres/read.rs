@@ -120,6 +120,9 @@ fn run(row: &PgRow) -> Tried<Run> {
         external_id: value(row, "external_id")?,
         state: parsed(row, "state")?,
         generation: number(row, "generation")?,
+        priority: value::<Option<i32>>(row, "priority")?
+            .map(|priority| narrow("priority", priority))
+            .transpose()?,
         meta: json(row, "meta")?,
         jobs_total: number(row, "jobs_total")?,
         jobs_left: number(row, "jobs_left")?,
@@ -128,6 +131,7 @@ fn run(row: &PgRow) -> Tried<Run> {
         jobs_degraded: number(row, "jobs_degraded")?,
         created_at: instant(row, "created_at")?,
         started_at: optional_instant(row, "started_at")?,
+        playable_at: optional_instant(row, "playable_at")?,
         finished_at: optional_instant(row, "finished_at")?,
     })
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use rusqlite::params;
 
+use super::events::told;
 use super::finish::{Ending, Standing, end_one, error_json};
 use super::push::{Owner, push_job};
 use super::sql;
@@ -164,6 +165,14 @@ pub(super) fn restart_dependents(
 pub(super) fn put_records(tx: &Tx<'_>, run: &str, records: &[NewRecord]) -> Result<()> {
     for record in records {
         put_record(tx, run, record)?;
+    }
+    Ok(())
+}
+
+/// A job of the run says that what it makes can be played. The first one counts.
+pub(super) fn mark_playable(tx: &Tx<'_>, run: &str) -> Result<()> {
+    if tx.run(sql!("run_playable"), params![run, tx.now.as_ms()])? == 1 {
+        told(tx);
     }
     Ok(())
 }

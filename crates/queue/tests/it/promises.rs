@@ -12,6 +12,8 @@ mod limits;
 mod lists;
 mod processes;
 mod pushes;
+mod records;
+mod runs;
 mod schedules;
 mod settling;
 mod workers;
@@ -61,6 +63,7 @@ promises! {
         a_scheduled_job_is_not_early
         a_claim_is_bounded_by_slots_lanes_and_kinds
         a_job_that_needs_more_scratch_is_left_for_others
+        what_one_pull_claims_fits_into_the_scratch_together
         a_dead_worker_cannot_claim
         the_claim_uses_its_index_behind_a_deep_backlog
     ;
@@ -159,6 +162,7 @@ promises! {
         a_busy_lane_does_not_starve_another
         a_second_claim_of_a_job_stops_the_first
         an_idle_worker_leaves_the_database_alone
+        a_worker_claims_what_its_scratch_space_can_hold
     ;
     processes:
         eight_processes_run_twenty_thousand_jobs_exactly_once
@@ -186,6 +190,18 @@ promises! {
         records_are_written_under_the_fence
         an_edit_of_a_record_names_the_version_it_saw
         a_worker_runs_a_graph_to_its_end
+    ;
+    records:
+        a_record_that_was_told_to_be_there_is_there
+        a_record_of_a_claim_that_was_taken_away_is_refused
+        a_record_that_no_database_takes_is_refused_at_once
+        records_survive_beats_that_fail
+        a_killed_worker_leaves_every_record_it_was_told_of
+    ;
+    runs:
+        a_run_is_playable_once_and_stays_so
+        only_a_claim_that_holds_makes_a_run_playable
+        a_kind_makes_its_run_playable_at_once
     ;
     faults:
         a_database_that_dies_loses_nothing

@@ -40,6 +40,7 @@ fn claim_beat(claimed: &Claimed) -> ClaimBeat {
         progress: None,
         checkpoint: None,
         records: vec![],
+        playable: false,
     }
 }
 
