@@ -29,6 +29,9 @@ pub(crate) struct Global {
     /// sqlite:FILE or postgres://USER@HOST/DATABASE [env: TELECINE_DATABASE]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     pub(crate) database: Option<String>,
+    /// A folder or s3://BUCKET/PREFIX for inputs and outputs [env: TELECINE_STORE]
+    #[arg(long, global = true, value_name = "STORE", help_heading = "Global options")]
+    pub(crate) store: Option<String>,
     /// pretty or json, a filter such as info,telecine_queue=debug, or both [env: TELECINE_LOG]
     #[arg(long, global = true, value_name = "LOG", help_heading = "Global options")]
     pub(crate) log: Option<String>,
@@ -101,10 +104,10 @@ pub(crate) enum Command {
 
 #[derive(Args, Debug)]
 pub(crate) struct WorkerFlags {
-    /// Slots per lane, such as cpu=2,net=8 [env: TELECINE_SLOTS]
+    /// Slots per lane, such as cpu=2,net=8 [default: cpu=CORES,io=4,net=8; env: TELECINE_SLOTS]
     #[arg(long, value_name = "LANE=N,…", conflicts_with = "concurrency")]
     slots: Option<String>,
-    /// Slots of every lane [default: 3; env: TELECINE_CONCURRENCY]
+    /// So many slots in every lane [env: TELECINE_CONCURRENCY]
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
     /// Run only these kinds [env: TELECINE_KINDS]
@@ -330,6 +333,7 @@ impl Cli {
     pub(crate) fn layer(&self) -> Layer {
         let mut layer = Layer::default();
         layer.flag(Key::Database, "--database", self.global.database.as_ref());
+        layer.flag(Key::Store, "--store", self.global.store.as_ref());
         layer.flag(Key::Log, "--log", self.global.log.as_ref());
         layer.flag(Key::Sandbox, "--no-sandbox", self.global.no_sandbox.then_some("off"));
         if let Command::Worker(worker) = &self.command {

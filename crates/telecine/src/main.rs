@@ -13,6 +13,7 @@ mod output;
 mod programs;
 mod recipes;
 mod table;
+mod workshop;
 
 use std::process::ExitCode;
 
