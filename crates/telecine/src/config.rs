@@ -227,6 +227,25 @@ impl Config {
         self.typed(key).is_some_and(|typed| matches!(typed.origin, Origin::Variable(_) | Origin::Flag(_)))
     }
 
+    /// The same with a database, a store and scratch space in one folder, but for those that were chosen for this command.
+    /// Whoever chose a database means the store that belongs to it, too.
+    pub(crate) fn embedded_in(&self, folder: &Path) -> Result<Self> {
+        let mut typed = self.typed.clone();
+        let mut put = |key, is_wanted: bool, text: PathBuf, prefix: &str| -> Result<()> {
+            let Some(text) = text.to_str() else { bail!("{} is no valid UTF-8", text.display()) };
+            if is_wanted {
+                typed.set(key, format!("{prefix}{text}"), Origin::Default);
+            }
+            Ok(())
+        };
+        let is_own = !self.is_chosen(Key::Database);
+        put(Key::Database, is_own, folder.join("queue.db"), "sqlite:")?;
+        put(Key::Store, is_own && !self.is_chosen(Key::Store), folder.join("store"), "")?;
+        let has_no_scratch = self.typed(Key::Scratch).is_some_and(|typed| typed.origin == Origin::Default);
+        put(Key::Scratch, has_no_scratch, folder.join("scratch"), "")?;
+        meaning::of(typed)
+    }
+
     /// A value and where it was set: for messages.
     pub(crate) fn shown(&self, key: Key) -> String {
         self.typed(key).map_or_else(String::new, |typed| format!("{} ({})", typed.text, typed.origin))
@@ -345,6 +364,26 @@ mod tests {
         }
         let config = layers("store = \"s3://media/videos\"", &[], &[]).expect("valid");
         assert_eq!(config.store, "s3://media/videos");
+    }
+
+    #[test]
+    fn what_is_embedded_gives_way_to_what_was_chosen() {
+        let folder = Path::new("out/.telecine");
+        let own = layers("database = \"sqlite:file.db\"\nstore = \"kept\"", &[], &[]).expect("valid");
+        let chosen = layers("", &[("TELECINE_DATABASE", "sqlite:/data/chosen.db")], &[]).expect("valid");
+
+        let own = own.embedded_in(folder).expect("valid");
+        let chosen = chosen.embedded_in(folder).expect("valid");
+
+        assert_eq!(
+            (own.database.as_str(), own.store.as_str()),
+            ("sqlite:out/.telecine/queue.db", "out/.telecine/store")
+        );
+        assert_eq!(
+            (chosen.database.as_str(), chosen.store.as_str()),
+            ("sqlite:/data/chosen.db", "/data/telecine-store")
+        );
+        assert_eq!(chosen.scratch, folder.join("scratch"));
     }
 
     #[test]

@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::Result;
 use telecine_pipeline::Workshop;
 use telecine_queue::{Runtime, Slots, WorkerOptions};
-use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::time::Instant;
 
 use super::{Schema, open};
 use crate::cli::WorkerFlags;
 use crate::config::Config;
 use crate::output::{Answer, say};
+use crate::signals::Signals;
 use crate::{human, kinds, workshop};
 
 const SAY_EVERY: Duration = Duration::from_secs(5);
@@ -66,7 +66,7 @@ fn leave_with_parent() -> Result<()> {
     Ok(())
 }
 
-pub(super) fn options(config: &Config, shop: &Arc<Workshop>) -> WorkerOptions {
+pub(crate) fn options(config: &Config, shop: &Arc<Workshop>) -> WorkerOptions {
     let defaults = WorkerOptions::default();
     let shop = Arc::clone(shop);
     WorkerOptions {
@@ -129,23 +129,5 @@ async fn say_what_is_left(runtime: &Runtime, drain_within: Duration) {
             ));
         }
         tokio::time::sleep(SAY_EVERY).await;
-    }
-}
-
-struct Signals {
-    interrupt: unix::Signal,
-    terminate: unix::Signal,
-}
-
-impl Signals {
-    fn listen() -> Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
     }
 }
