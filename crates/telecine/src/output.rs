@@ -49,9 +49,12 @@ impl Output {
     }
 
     pub(crate) fn print(&self, text: &str) -> Result<()> {
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(text.as_bytes())?;
-        Ok(stdout.flush()?)
+        let write = || {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(text.as_bytes())?;
+            stdout.flush()
+        };
+        Ok(beside_bars(write)?)
     }
 
     pub(crate) fn print_json(&self, value: &impl Serialize) -> Result<()> {
@@ -88,17 +91,21 @@ pub(crate) fn talk_beside(bars: Option<MultiProgress>) {
     *BARS.lock().unwrap_or_else(PoisonError::into_inner) = bars;
 }
 
+fn beside_bars<T>(write: impl FnOnce() -> T) -> T {
+    let bars = BARS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bars {
+        Some(bars) => bars.suspend(write),
+        None => write(),
+    }
+}
+
 impl Write for Talk {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_all(bytes).map(|()| bytes.len())
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let bars = BARS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match bars {
-            Some(bars) => bars.suspend(|| io::stderr().write_all(bytes)),
-            None => io::stderr().write_all(bytes),
-        }
+        beside_bars(|| io::stderr().write_all(bytes))
     }
 
     /// A message is one write: bars must not come between its parts.

@@ -38,7 +38,8 @@ pub(super) async fn run(flags: &RunFlags, config: &Config, output: &Output) -> R
     let recipe = recipes::for_run(&flags.work.recipe, &flags.work.set)?;
     let files = all_fit(&flags.files).await?;
     let folders = files.iter().filter_map(|file| file.path.parent()).map(Path::to_owned).collect();
-    let mut batch = open(&flags.work.out, config, folders, recipe, Screen::new(flags.work.quiet)).await?;
+    let mut batch =
+        open_batch(&flags.work.out, config, folders, recipe, Screen::new(flags.work.quiet)).await?;
     for file in files {
         take(&mut batch, file, flags.fresh).await?;
     }
@@ -60,7 +61,7 @@ pub(super) async fn run(flags: &RunFlags, config: &Config, output: &Output) -> R
 }
 
 /// What `run` and `watch` have in common: the folder of results, and whoever works there.
-pub(super) async fn open(
+pub(super) async fn open_batch(
     out: &Path,
     config: &Config,
     folders: Vec<PathBuf>,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use telecine_pipeline::records::{InputRecord, PlanRecord, read_all};
@@ -15,7 +15,8 @@ use super::input::InputFile;
 use super::pace::Pace;
 use super::screen::Screen;
 use super::sight::{Known, StepSight, StepState, steps};
-use crate::output::say;
+use crate::human;
+use crate::output::{harmless, say};
 use crate::studio::Studio;
 
 pub(crate) struct Batch {
@@ -30,6 +31,7 @@ pub(crate) struct Batch {
 pub(crate) struct Followed {
     pub(crate) file: InputFile,
     pub(crate) run: RunId,
+    pub(crate) taken: Taken,
     pub(crate) steps: Vec<StepSight>,
     pub(crate) paces: Vec<Pace>,
     known: Option<Known>,
@@ -88,6 +90,7 @@ impl Batch {
         self.followed.push(Followed {
             file,
             run: submitted.run,
+            taken,
             steps: Vec::new(),
             paces: Vec::new(),
             known: None,
@@ -98,22 +101,38 @@ impl Batch {
     /// Looks at every run, shows what is seen, and gives those that have ended, with their results in place.
     pub(crate) async fn look(&mut self) -> Result<Vec<Ended>> {
         let (mut ended, mut going) = (Vec::new(), Vec::with_capacity(self.followed.len()));
+        let mut trouble = None;
         for mut followed in std::mem::take(&mut self.followed) {
-            let run = self.studio.queue.get_run(&followed.run).await?;
-            let run = run.with_context(|| format!("the run of {} is gone", followed.file.shown))?;
-            if run.finished_at.is_some() {
-                ended.push(self.end(followed, run).await?);
-            } else {
-                followed.look(&*self.studio.queue, &self.recipe).await?;
-                going.push(followed);
+            match self.look_at(&mut followed).await {
+                Ok(Some(run)) => ended.push(run),
+                Ok(None) => going.push(followed),
+                // It stays among the followed: whoever can wait looks again.
+                Err(error) => {
+                    going.push(followed);
+                    trouble.get_or_insert(error);
+                }
             }
         }
         self.followed = going;
         self.screen.show(&self.followed);
-        Ok(ended)
+        match trouble {
+            // What has ended is told first; the trouble is met again by the next look.
+            Some(error) if ended.is_empty() => Err(error),
+            Some(_) | None => Ok(ended),
+        }
     }
 
-    async fn end(&self, followed: Followed, run: Run) -> Result<Ended> {
+    async fn look_at(&self, followed: &mut Followed) -> Result<Option<Ended>> {
+        let run = self.studio.queue.get_run(&followed.run).await?;
+        let run = run.with_context(|| format!("the run of {} is gone", followed.file.shown))?;
+        if run.finished_at.is_some() {
+            return self.end(followed, run).await.map(Some);
+        }
+        followed.look(&*self.studio.queue, &self.recipe).await?;
+        Ok(None)
+    }
+
+    async fn end(&self, followed: &Followed, run: Run) -> Result<Ended> {
         let jobs = all_jobs(&*self.studio.queue, &followed.run).await?;
         let outputs = read_all(&*self.studio.queue, &followed.run).await?;
         let outputs: Vec<_> = outputs.into_iter().map(|(_, output)| output).collect();
@@ -123,7 +142,7 @@ impl Batch {
             true => None,
             false => Some(self.results.folder_of(input)?),
         };
-        Ended::of(&*self.studio.queue, followed.file, run, &jobs, folder, exported).await
+        Ended::of(&*self.studio.queue, followed, run, &jobs, folder, exported).await
     }
 
     /// Stops what runs, and the picture of it.
@@ -202,6 +221,16 @@ impl Followed {
         Ok(())
     }
 
+    /// The file, and what it turned out to be.
+    pub(crate) fn title(&self) -> String {
+        let known = self.known.as_ref();
+        let length = known.filter(|known| known.duration_us > 0);
+        let length = length.map(|known| human::clock(Duration::from_micros(known.duration_us)));
+        let size = known.and_then(|known| known.size).map(|size| format!("{}x{}", size.width, size.height));
+        let facts: Vec<String> = length.into_iter().chain(size).collect();
+        harmless(&format!("{}  {}", self.file.shown, facts.join(", ")))
+    }
+
     /// Of all that is to be done, in equal parts.
     pub(crate) fn share(&self) -> f64 {
         let sum: f64 = self.steps.iter().map(|step| step.done.share).sum();
@@ -214,7 +243,8 @@ async fn known(queue: &dyn Queue, run: &RunId) -> Result<Known> {
     let inputs = read_all::<InputRecord>(queue, run).await?;
     let probe = inputs.into_iter().next().and_then(|(_, input)| input.probe);
     Ok(Known {
-        duration_us: probe.and_then(|probe| probe.duration_us).unwrap_or(0),
+        duration_us: probe.as_ref().and_then(|probe| probe.duration_us).unwrap_or(0),
+        size: probe.and_then(|probe| Some(probe.video()?.display)),
         plans: plans.into_iter().map(|(step, record)| (step, record.plan)).collect(),
     })
 }

@@ -8,8 +8,8 @@ use serde::Serialize;
 use telecine_pipeline::records::{FailureRecord, WarningRecord, read_all};
 use telecine_queue::{Job, JobState, Queue, Run, RunId, RunState};
 
+use super::batch::{Followed, Taken};
 use super::export::Exported;
-use super::input::InputFile;
 use crate::human;
 use crate::output::{Answer, Colour, Output, Paint, harmless, say};
 use crate::table::{Cell, Table};
@@ -22,6 +22,8 @@ pub(crate) struct Ended {
     file: PathBuf,
     #[serde(skip)]
     shown: String,
+    #[serde(skip)]
+    taken: Taken,
     pub(crate) status: RunState,
     recipe: String,
     /// From the start of its first job to the end of its last, pauses of this program included.
@@ -49,7 +51,7 @@ struct Document<'a> {
 impl Ended {
     pub(super) async fn of(
         queue: &dyn Queue,
-        file: InputFile,
+        followed: &Followed,
         run: Run,
         jobs: &[Job],
         folder: Option<PathBuf>,
@@ -67,8 +69,9 @@ impl Ended {
         let took = run.finished_at.map_or(Duration::ZERO, |ended| ended.since(began));
         Ok(Self {
             id: run.id,
-            file: file.path,
-            shown: file.shown,
+            file: followed.file.path.clone(),
+            shown: followed.file.shown.clone(),
+            taken: followed.taken,
             status: run.state,
             recipe: run.name,
             took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
@@ -77,6 +80,11 @@ impl Ended {
             warnings,
             failures: failures.collect(),
         })
+    }
+
+    /// It succeeded already when an earlier command ran.
+    pub(crate) fn is_old_news(&self) -> bool {
+        self.taken == Taken::Known && self.status == RunState::Succeeded
     }
 
     /// In a line: what became of it, and where to look.

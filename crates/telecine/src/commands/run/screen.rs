@@ -5,6 +5,8 @@ mod bars;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use telecine_pipeline::kinds::INGEST;
+
 use self::bars::Bars;
 use super::batch::Followed;
 use super::pace::Pace;
@@ -80,11 +82,15 @@ fn line(followed: &Followed) -> String {
 fn told(step: &StepSight, pace: &Pace) -> String {
     let took = || step.took.map_or_else(String::new, human::duration);
     match step.state {
-        StepState::Waiting => "waits for others".into(),
+        StepState::Waiting => format!("waits for {}", step.waits_for.join(", ")),
         StepState::Queued => step.trouble.clone().unwrap_or_else(|| "waits for a slot".into()),
         StepState::Running => {
             let speed = pace.speed().map(|speed| format!("{speed:.1}x"));
             let left = pace.left().map(|left| format!("{} left", human::duration(left)));
+            let is_looking = step.name == INGEST && pace.left().is_none();
+            if is_looking {
+                return "looks at the file".into();
+            }
             let parts: Vec<String> = speed.into_iter().chain(left).chain(step.trouble.clone()).collect();
             parts.join(", ")
         }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use telecine_media::{Plan, SegmentRange};
+use telecine_media::{Plan, SegmentRange, Size};
 use telecine_pipeline::Recipe;
+use telecine_pipeline::kinds::INGEST;
 use telecine_queue::{Job, JobState};
 
 use super::pace::Done;
@@ -17,6 +18,8 @@ const LESSER_PART: u64 = 20;
 pub(crate) struct StepSight {
     pub(crate) name: String,
     pub(crate) state: StepState,
+    /// Steps that come before it.
+    pub(crate) waits_for: Vec<String>,
     pub(crate) done: Done,
     /// How long its jobs have taken by the clock, from the first that began.
     pub(crate) took: Option<Duration>,
@@ -41,6 +44,8 @@ pub(crate) enum StepState {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub(crate) duration_us: u64,
+    /// As it is shown.
+    pub(crate) size: Option<Size>,
     /// Of the steps that make a film.
     pub(crate) plans: BTreeMap<String, Plan>,
 }
@@ -48,11 +53,17 @@ pub(crate) struct Known {
 /// Every step of the recipe in its order, `ingest` first.
 pub(crate) fn steps(recipe: &Recipe, known: &Known, jobs: &[Job]) -> Vec<StepSight> {
     let of = |step: &str| jobs.iter().filter(|job| step_of(job) == step).collect::<Vec<_>>();
-    let ingest = step(telecine_pipeline::kinds::INGEST, &of(telecine_pipeline::kinds::INGEST), known, false);
+    let ingest = step(INGEST, &of(INGEST), known, false);
     // Until it has ended, nobody knows what else there will be.
     let is_planned = ingest.state == StepState::Done;
-    let rest = recipe.steps.iter().map(|wanted| step(&wanted.name, &of(&wanted.name), known, is_planned));
-    let rest: Vec<StepSight> = rest.collect();
+    let rest: Vec<StepSight> = recipe
+        .steps
+        .iter()
+        .map(|wanted| StepSight {
+            waits_for: if is_planned { wanted.needs.clone() } else { vec![INGEST.to_owned()] },
+            ..step(&wanted.name, &of(&wanted.name), known, is_planned)
+        })
+        .collect();
     std::iter::once(ingest).chain(rest).collect()
 }
 
@@ -79,7 +90,7 @@ fn step(name: &str, jobs: &[&Job], known: &Known, is_planned: bool) -> StepSight
         weight_done += weighs as f64 * share;
         media_us += match length {
             Some(length_us) => (*length_us as f64 * share) as u64,
-            None if film_us > 0 || name == telecine_pipeline::kinds::INGEST => 0,
+            None if film_us > 0 || name == INGEST => 0,
             None => (known.duration_us as f64 * share) as u64,
         };
     }
@@ -92,6 +103,7 @@ fn step(name: &str, jobs: &[&Job], known: &Known, is_planned: bool) -> StepSight
     StepSight {
         name: name.to_owned(),
         state,
+        waits_for: Vec::new(),
         done: Done { share, media_us },
         took: took(jobs),
         trouble: jobs.iter().find_map(|job| trouble(job)),
@@ -134,4 +146,111 @@ fn took(jobs: &[&Job]) -> Option<Duration> {
 fn trouble(job: &Job) -> Option<String> {
     let error = job.error.as_ref().filter(|_| !job.state.is_terminal())?;
     Some(format!("attempt {} of {} follows {}", job.attempt + 1, job.max_attempts, error.code))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use telecine_pipeline::{Does, Step};
+    use telecine_queue::{Backoff, Fence, JobError, JobId, RunId, Timestamp};
+
+    use super::*;
+
+    fn job(kind: &str, payload: serde_json::Value, state: JobState, progress: Option<f64>) -> Job {
+        Job {
+            id: JobId(1),
+            tenant: String::new(),
+            run: Some(RunId::new()),
+            step: Some(kind.to_owned()),
+            kind: kind.to_owned(),
+            lane: "cpu".into(),
+            priority: 50,
+            state,
+            payload,
+            run_at: None,
+            generation: 1,
+            attempt: 1,
+            max_attempts: 5,
+            lost: 0,
+            max_lost: 3,
+            backoff: Backoff::default(),
+            timeout_ms: None,
+            unique_key: None,
+            limit_key: None,
+            fence: Fence(1),
+            worker: None,
+            slot: None,
+            progress,
+            checkpoint: None,
+            result: None,
+            error: None,
+            required: true,
+            needs_left: 0,
+            created_at: Timestamp::from_ms(0),
+            claimed_at: Some(Timestamp::from_ms(1_000)),
+            finished_at: state.is_terminal().then(|| Timestamp::from_ms(3_000)),
+        }
+    }
+
+    fn recipe() -> Recipe {
+        let step = |name: &str, does, needs: &[&str]| Step {
+            name: name.into(),
+            does,
+            needs: needs.iter().map(|need| (*need).to_owned()).collect(),
+            required: true,
+            lane: None,
+            priority: None,
+            attempts: None,
+        };
+        let steps = vec![
+            step("pictures", Does::Pictures(Default::default()), &[]),
+            step("mp4", Does::Mp4(Default::default()), &["pictures"]),
+        ];
+        Recipe { name: "test".into(), description: String::new(), steps }
+    }
+
+    #[test]
+    fn before_the_input_is_known_everything_waits_for_that() {
+        let seen = steps(&recipe(), &Known::default(), &[job(INGEST, json!({}), JobState::Running, None)]);
+
+        assert_eq!(
+            seen.iter().map(|step| step.name.as_str()).collect::<Vec<_>>(),
+            [INGEST, "pictures", "mp4"]
+        );
+        assert_eq!(seen[0].state, StepState::Running);
+        assert_eq!(
+            (seen[1].state, seen[1].waits_for.as_slice()),
+            (StepState::Waiting, [INGEST.to_owned()].as_slice())
+        );
+    }
+
+    #[test]
+    fn a_step_is_as_far_as_its_jobs_are() {
+        let known = Known { duration_us: 10_000_000, ..Known::default() };
+        let jobs = [
+            job(INGEST, json!({}), JobState::Completed, None),
+            job("pictures", json!({"step": "pictures"}), JobState::Running, Some(0.25)),
+        ];
+
+        let seen = steps(&recipe(), &known, &jobs);
+
+        assert_eq!(seen[0].took, Some(Duration::from_secs(2)));
+        assert_eq!(seen[1].done, Done { share: 0.25, media_us: 2_500_000 });
+        assert_eq!(seen[2].state, StepState::Skipped, "it was planned, and there is no job for it");
+    }
+
+    #[test]
+    fn a_job_that_backs_off_says_why() {
+        let mut failing = job("pictures", json!({"step": "pictures"}), JobState::Scheduled, None);
+        failing.error = Some(JobError::new("storage_full", "no space"));
+
+        let seen = steps(
+            &recipe(),
+            &Known::default(),
+            &[job(INGEST, json!({}), JobState::Completed, None), failing],
+        );
+
+        assert_eq!(seen[1].state, StepState::Queued);
+        assert_eq!(seen[1].trouble.as_deref(), Some("attempt 2 of 5 follows storage_full"));
+    }
 }

@@ -80,14 +80,14 @@ impl Bars {
 impl FileBars {
     fn draw(&self, one: &Followed) {
         let widest = one.steps.iter().map(|step| step.name.len()).max().unwrap_or(0);
-        self.title.set_message(harmless(&one.file.shown));
+        self.title.set_message(one.title());
         for ((step, pace), bar) in one.steps.iter().zip(&one.paces).zip(&self.steps) {
             let template = match step.state {
                 StepState::Running => "  {prefix} {bar:28.cyan/dim} {percent:>3} %  {msg}",
                 StepState::Done => "  {prefix} {bar:28.green/dim} {percent:>3} %  {msg:.green}",
                 StepState::Failed => "  {prefix} {bar:28.red/dim} {percent:>3} %  {msg:.red}",
                 StepState::Waiting | StepState::Queued | StepState::Skipped => {
-                    "  {prefix:.dim} {bar:28.dim/dim} {percent:>3.dim} {msg:.dim}"
+                    "  {prefix:.dim} {bar:28.dim/dim}        {msg:.dim}"
                 }
             };
             bar.set_style(style(template).progress_chars("━╸─"));
