@@ -231,6 +231,7 @@ pub(crate) fn is_negative(error: &anyhow::Error) -> bool {
             QueueError::NotFound(_)
                 | QueueError::NoSuchRun(_)
                 | QueueError::WrongState { .. }
+                | QueueError::WrongRunState { .. }
                 | QueueError::Stale { .. }
         )
     )
@@ -258,7 +259,10 @@ fn next_step(error: &anyhow::Error) -> Option<String> {
             "run the command again with `--log debug` and report what it says".into()
         }
         // These say their next step themselves.
-        QueueError::Invalid { .. } | QueueError::Unsuitable { .. } | QueueError::Schema { .. } => {
+        QueueError::Invalid { .. }
+        | QueueError::WrongRunState { .. }
+        | QueueError::Unsuitable { .. }
+        | QueueError::Schema { .. } => {
             return None;
         }
     })

@@ -54,7 +54,9 @@ pub(super) async fn spawn(
         return Ok(Ring::default());
     };
     let (tenant, fair_next): (String, i64) = (value(&row, "tenant")?, value(&row, "fair_next")?);
-    let rows = rows_in_line(&spawn.jobs, &tenant, Some(run), Some(fair_next));
+    let priority = value::<Option<i32>>(&row, "priority")?.and_then(|priority| u8::try_from(priority).ok());
+    let jobs = spawn.jobs_at(priority);
+    let rows = rows_in_line(&jobs, &tenant, Some(run), Some(fair_next));
     let wanted = spawn.jobs.iter().filter_map(|job| job.limit_key.as_deref()).collect();
     let limited = limited(connection, &wanted).await?;
     let (stored, mut ring) = insert_unique(connection, &rows, &limited, bounds).await?;

@@ -202,6 +202,16 @@ promises! {
         a_run_is_playable_once_and_stays_so
         only_a_claim_that_holds_makes_a_run_playable
         a_kind_makes_its_run_playable_at_once
+        runs_are_listed_newest_first
+        filters_narrow_a_list_of_runs
+        the_steps_of_a_run_are_counted
+        a_cancelled_run_ends_at_once
+        no_finish_adds_to_a_run_that_is_cancelled
+        a_priority_counts_for_all_jobs_of_a_run
+        a_deleted_run_leaves_nothing
+        a_run_is_not_deleted_before_its_end_is_told
+        a_run_that_is_retried_as_it_is_deleted_is_whole_or_gone
+        looking_at_runs_costs_the_same_behind_a_long_history
     ;
     faults:
         a_database_that_dies_loses_nothing

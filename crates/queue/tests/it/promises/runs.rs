@@ -1,16 +1,19 @@
 //! Runs as a whole: how they are found, steered, watched and forgotten.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use telecine_queue::{
-    Beat, ClaimBeat, Claimed, Failure, Finish, Job, JobContext, Kind, Kinds, NewJob, NewRecord, NewRun,
-    Outcome, Push, Pushed, Queue, Run, RunId, Settled, WorkerId, WorkerOptions,
+    AttemptOutcome, Beat, ClaimBeat, Claimed, Failure, Finish, Job, JobContext, JobFilter, JobState, Kind,
+    Kinds, Need, Needed, NewJob, NewRecord, NewRun, OnFailed, Outcome, Push, Pushed, Queue, QueueError, Run,
+    RunFilter, RunId, RunPage, RunState, Settled, Spawn, StepCount, Timestamp, WorkerId, WorkerOptions,
 };
 
 use crate::ground::{
-    Ground, brisk, check_invariants, done, pull_one, register, settle, start, wait_until_none_is_live, work,
+    Database, Ground, brisk, check_invariants, done, eventually, failed, list_all, pull, pull_one, register,
+    settle, start, wait_until_none_is_live, work,
 };
 
 async fn push_run(queue: &Arc<dyn Queue>, jobs: impl IntoIterator<Item = NewJob>) -> Pushed {
@@ -133,4 +136,512 @@ pub(super) async fn a_kind_makes_its_run_playable_at_once(ground: Arc<Ground>) {
     );
     worker.drain();
     worker.finished().await;
+}
+
+/// Of each page, until there is none.
+async fn list_runs(queue: &Arc<dyn Queue>, filter: &RunFilter, limit: u32) -> Vec<RunId> {
+    let (mut ids, mut page) = (Vec::new(), RunPage::first(limit));
+    loop {
+        let listed = queue.list_runs(filter, page.clone()).await.expect("list_runs");
+        assert!(listed.data.len() <= limit as usize);
+        ids.extend(listed.data.into_iter().map(|run| run.id));
+        match listed.next_cursor {
+            Some(cursor) => page.before = Some(cursor),
+            None => return ids,
+        }
+    }
+}
+
+pub(super) async fn runs_are_listed_newest_first(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let mut ids = Vec::new();
+    for n in 0..11 {
+        ids.push(run_of(&push_run(&queue, [work(n)]).await).clone());
+    }
+    // They are in four states by now.
+    for outcome in [done(), failed("no")] {
+        let claimed = pull_one(&queue, worker).await;
+        settle(&queue, claimed, outcome).await;
+    }
+    queue.cancel_run(&ids[5]).await.expect("cancel_run");
+    ids.sort_unstable_by(|one, other| other.cmp(one));
+
+    let all = RunFilter::default();
+    for limit in [1, 3, 10, 11, 12, 1_000] {
+        assert_eq!(list_runs(&queue, &all, limit).await, ids, "each once, in pages of {limit}");
+    }
+    let first = queue.list_runs(&all, RunPage::first(1)).await.expect("list_runs").data.remove(0);
+    assert_eq!(first, get_run(&queue, &first.id).await);
+}
+
+pub(super) async fn filters_narrow_a_list_of_runs(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let push = async |name: &str, external_id: Option<&str>, tenant: &str| -> RunId {
+        let run = NewRun { external_id: external_id.map(str::to_owned), ..NewRun::new(name) };
+        let push = Push::run(run, [work(1)]).tenant(tenant);
+        queue.push(vec![push]).await.expect("push").remove(0).run.expect("a run")
+    };
+    let ours = push("film", Some("a"), "us").await;
+    let claimed = pull_one(&queue, worker).await;
+    settle(&queue, claimed, done()).await;
+    let clip = push("clip", Some("b"), "us").await;
+    let theirs = push("film", Some("a"), "them").await;
+    let nobodys = push("film", None, "").await;
+    let newest_first = |ids: &[&RunId]| {
+        let mut ids: Vec<RunId> = ids.iter().map(|id| (*id).clone()).collect();
+        ids.sort_unstable_by(|one, other| other.cmp(one));
+        ids
+    };
+    let listed = async |filter: RunFilter| list_runs(&queue, &filter, 1).await;
+
+    let all = RunFilter::default;
+    let (us, film, a) = (Some("us".to_owned()), Some("film".to_owned()), Some("a".to_owned()));
+    let queued = vec![RunState::Queued];
+    assert_eq!(listed(RunFilter { tenant: us.clone(), ..all() }).await, newest_first(&[&ours, &clip]));
+    assert_eq!(listed(RunFilter { tenant: Some(String::new()), ..all() }).await, [nobodys.clone()]);
+    assert_eq!(
+        listed(RunFilter { name: film.clone(), ..all() }).await,
+        newest_first(&[&ours, &theirs, &nobodys])
+    );
+    assert_eq!(
+        listed(RunFilter { states: queued.clone(), ..all() }).await,
+        newest_first(&[&clip, &theirs, &nobodys])
+    );
+    let twice = vec![RunState::Succeeded, RunState::Succeeded, RunState::Failed];
+    assert_eq!(listed(RunFilter { states: twice, ..all() }).await, [ours.clone()]);
+    assert_eq!(listed(RunFilter { external_id: a.clone(), ..all() }).await, newest_first(&[&ours, &theirs]));
+    assert_eq!(
+        listed(RunFilter { external_id: a.clone(), tenant: us.clone(), ..all() }).await,
+        [ours.clone()]
+    );
+    let live_ones =
+        RunFilter { states: queued, tenant: us.clone(), name: film.clone(), external_id: a.clone() };
+    assert!(listed(live_ones.clone()).await.is_empty());
+    assert_eq!(listed(RunFilter { states: vec![], ..live_ones }).await, [ours]);
+    assert!(listed(RunFilter { tenant: Some("nobody".into()), ..all() }).await.is_empty());
+}
+
+pub(super) async fn the_steps_of_a_run_are_counted(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let mut pulse = queue.pulse().await.expect("pulse");
+    let jobs = [
+        work(0).step("ingest"),
+        work(1).step("hls"),
+        work(2).step("hls"),
+        work(3).step("hls"),
+        work(4).step("package").after(1),
+        work(5),
+    ];
+    let pushed = push_run(&queue, jobs).await;
+    push_run(&queue, [work(9).step("hls")]).await;
+    let ingest = pull_one(&queue, worker).await;
+    settle(&queue, ingest, done()).await;
+    for progress in [0.25, 0.5] {
+        let claimed = pull_one(&queue, worker).await;
+        let mut beat = playable(worker, &claimed);
+        beat.claims[0].progress = Some(progress);
+        pulse.beat(&beat).await.expect("beat");
+    }
+
+    let steps = queue.run_steps(run_of(&pushed)).await.expect("run_steps");
+
+    let count = |step: Option<&str>, state, progress| StepCount {
+        step: step.map(str::to_owned),
+        state,
+        jobs: if progress > 0.0 { 2 } else { 1 },
+        progress,
+    };
+    let expected = [
+        count(None, JobState::Pending, 0.0),
+        count(Some("hls"), JobState::Pending, 0.0),
+        count(Some("hls"), JobState::Running, 0.75),
+        count(Some("ingest"), JobState::Completed, 0.0),
+        count(Some("package"), JobState::Waiting, 0.0),
+    ];
+    assert_eq!(steps, expected);
+    assert!(queue.run_steps(&RunId::new()).await.expect("run_steps").is_empty());
+}
+
+pub(super) async fn a_cancelled_run_ends_at_once(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let later = Timestamp::now().plus(Duration::from_secs(3_600));
+    let jobs = [
+        work(0).priority(90),
+        work(1).priority(80),
+        work(2),
+        work(3).run_at(later),
+        work(4).after(1),
+        NewJob { needs: vec![], ..work(5) }
+            .needing(Need { on: Needed::Nth(4), on_failed: OnFailed::RunAnyway }),
+    ];
+    let pushed = push_run(&queue, jobs).await;
+    let other = push_run(&queue, [work(9)]).await;
+    let run = run_of(&pushed);
+    let ended = pull_one(&queue, worker).await;
+    settle(&queue, ended, done()).await;
+    let running = pull_one(&queue, worker).await;
+
+    assert_eq!(queue.cancel_run(run).await.expect("cancel_run"), 5);
+
+    let found = get_run(&queue, run).await;
+    assert_eq!((found.state, found.jobs_left, found.jobs_cancelled), (RunState::Cancelled, 0, 5));
+    assert_eq!(told(&queue, run).await, ["run.created", "run.started", "run.cancelled"]);
+    let attempts = queue.attempts(running.job.id).await.expect("attempts");
+    assert_eq!(attempts.iter().map(|it| it.outcome).collect::<Vec<_>>(), [AttemptOutcome::Cancelled]);
+    assert_eq!(settle(&queue, running, done()).await, Settled::Refused);
+    let again = queue.cancel_run(run).await;
+    assert!(matches!(again, Err(QueueError::WrongRunState { state: RunState::Cancelled, .. })), "{again:?}");
+    let nobody = queue.cancel_run(&RunId::new()).await;
+    assert!(matches!(nobody, Err(QueueError::NoSuchRun(_))), "{nobody:?}");
+    assert_eq!(get_run(&queue, run_of(&other)).await.state, RunState::Queued, "others go on");
+    check_invariants(&queue).await;
+
+    queue.retry_run(run, &[]).await.expect("retry_run");
+    let restarted = get_run(&queue, run).await;
+    assert_eq!((restarted.state, restarted.generation, restarted.jobs_left), (RunState::Running, 2, 5));
+    check_invariants(&queue).await;
+}
+
+/// Jobs that add others as they end, and whatever can meet them: the run ends with the cancel, and stays so.
+pub(super) async fn no_finish_adds_to_a_run_that_is_cancelled(ground: Arc<Ground>) {
+    const ROUNDS: u64 = 25;
+    let queue = ground.open().await;
+    let mut cancelled_early = 0;
+    for round in 0..ROUNDS {
+        // The package comes first, as in a film: it waits for ranges that are not there yet.
+        let ranges = (0..4).map(|n| work(n).priority(60));
+        let package = (1..=4).fold(work(99), NewJob::after);
+        let pushed = push_run(&queue, [package].into_iter().chain(ranges)).await;
+        let run = run_of(&pushed).clone();
+        let mut workers = Vec::new();
+        for _ in 0..3 {
+            let queue = ground.open().await;
+            workers.push(tokio::spawn(async move { spawn_until_refused(&queue).await }));
+        }
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
+        if round.is_multiple_of(2) {
+            eventually("something was added", || async {
+                (get_run(&queue, &run).await.jobs_total > 5).then_some(())
+            })
+            .await;
+        }
+
+        cancelled_early += queue.cancel_run(&run).await.expect("it never ends by itself");
+
+        let mut finished = 0;
+        for worker in workers {
+            finished += worker.await.expect("no panic");
+        }
+        let ended = get_run(&queue, &run).await;
+        assert_eq!((ended.state, ended.jobs_left), (RunState::Cancelled, 0), "round {round}: {ended:?}");
+        let filter = JobFilter { run: Some(run.clone()), ..JobFilter::default() };
+        let jobs = list_all(&queue, &filter).await;
+        assert!(jobs.iter().all(|job| job.state.is_terminal()), "round {round}: {jobs:?}");
+        let completed = jobs.iter().filter(|job| job.state == JobState::Completed).count();
+        assert_eq!((jobs.len() as u32, completed as u64), (ended.jobs_total, finished), "round {round}");
+        let story = told(&queue, &run).await;
+        assert_eq!(story.iter().filter(|name| *name == "run.cancelled").count(), 1, "{story:?}");
+        assert_eq!(story.last().map(String::as_str), Some("run.cancelled"), "{story:?}");
+    }
+    assert!(cancelled_early > ROUNDS, "there was something to cancel");
+    check_invariants(&queue).await;
+}
+
+/// Claims two jobs at a time and lets each add two more as it ends; says how many ended so.
+async fn spawn_until_refused(queue: &Arc<dyn Queue>) -> u64 {
+    let worker = register(queue).await;
+    let mut finished = 0;
+    loop {
+        let claimed = pull(queue, worker, 2).await;
+        let finishes: Vec<Finish> = claimed
+            .into_iter()
+            .map(|claimed| {
+                let spawn = Spawn::jobs([work(7), work(8).after(0)]);
+                Finish::new(claimed.claim, done()).spawning(spawn)
+            })
+            .collect();
+        let settled = queue.finish(&finishes).await.expect("finish");
+        finished += settled.iter().filter(|it| **it == Settled::Accepted).count() as u64;
+        if settled.is_empty() || settled.contains(&Settled::Refused) {
+            return finished;
+        }
+    }
+}
+
+pub(super) async fn a_priority_counts_for_all_jobs_of_a_run(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let pushed = push_run(&queue, [work(0), work(1), work(2).after(1)]).await;
+    let run = run_of(&pushed);
+    let other = push_run(&queue, [work(8).priority(70)]).await;
+    queue.prioritise_run(run_of(&other), 30).await.expect("prioritise_run");
+
+    assert_eq!(queue.prioritise_run(run, 80).await.expect("prioritise_run"), 3);
+
+    assert_eq!(get_run(&queue, run).await.priority, Some(80));
+    let first = pull_one(&queue, worker).await;
+    assert_eq!((first.job.id, first.job.priority), (pushed.jobs[0], 80));
+    let spawn = Spawn::jobs([work(10).priority(5)]);
+    queue.finish(&[Finish::new(first.claim, done()).spawning(spawn)]).await.expect("finish");
+    queue.retry(pushed.jobs[0]).await.expect("retry");
+    let mut ran = BTreeSet::new();
+    for _ in 0..4 {
+        let claimed = pull_one(&queue, worker).await;
+        assert_eq!(claimed.job.priority, 80, "{claimed:?}");
+        ran.insert(claimed.job.payload["n"].as_u64().expect("a number"));
+        settle(&queue, claimed, done()).await;
+    }
+    assert_eq!(ran, BTreeSet::from([0, 1, 2, 10]), "also what was spawned and started over");
+    let last = pull_one(&queue, worker).await;
+    assert_eq!((last.job.id, last.job.priority), (other.jobs[0], 30));
+
+    let ended = queue.prioritise_run(run, 10).await;
+    assert!(matches!(ended, Err(QueueError::WrongRunState { state: RunState::Succeeded, .. })), "{ended:?}");
+    let absent = queue.prioritise_run(&RunId::new(), 10).await;
+    assert!(matches!(absent, Err(QueueError::NoSuchRun(_))), "{absent:?}");
+    let high = queue.prioritise_run(run, 101).await;
+    assert!(matches!(high, Err(QueueError::Invalid { .. })), "{high:?}");
+    check_invariants(&queue).await;
+}
+
+pub(super) async fn a_deleted_run_leaves_nothing(ground: Arc<Ground>) {
+    const TABLES: [&str; 8] = ["run", "job", "job_done", "attempt", "need", "record", "event", "idempotency"];
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let push = || {
+        let jobs = [work(0).max_attempts(2), work(1).after(0)];
+        vec![Push::run(NewRun::new("film"), jobs).idempotency_key("once")]
+    };
+    let pushed = queue.push(push()).await.expect("push").remove(0);
+    let run = run_of(&pushed);
+    let claimed = pull_one(&queue, worker).await;
+    let record = NewRecord::new("segment", "0", json!(1));
+    let released = Finish::new(claimed.claim, Outcome::Release).recording(vec![record]);
+    queue.finish(&[released]).await.expect("finish");
+    let live = queue.delete_run(run).await;
+    for _ in 0..2 {
+        let claimed = pull_one(&queue, worker).await;
+        settle(&queue, claimed, done()).await;
+    }
+    assert!(TABLES.iter().all(|table| *table == "job" || ground.rows(table) > 0));
+
+    queue.delete_run(run).await.expect("delete_run");
+
+    assert!(matches!(live, Err(QueueError::WrongRunState { state: RunState::Running, .. })), "{live:?}");
+    for table in TABLES {
+        assert_eq!(ground.rows(table), 0, "{table}");
+    }
+    let again = queue.delete_run(run).await;
+    assert!(matches!(again, Err(QueueError::NoSuchRun(_))), "{again:?}");
+    let anew = queue.push(push()).await.expect("push").remove(0);
+    assert!(!anew.replayed && anew.run != pushed.run, "its key is free");
+    check_invariants(&queue).await;
+}
+
+pub(super) async fn a_run_is_not_deleted_before_its_end_is_told(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    queue.add_sink("webhooks").await.expect("add_sink");
+    let pushed = push_run(&queue, [work(0)]).await;
+    let run = run_of(&pushed);
+    queue.cancel_run(run).await.expect("cancel_run");
+
+    let early = queue.delete_run(run).await.expect_err("nobody heard of it");
+    let lease = Duration::from_secs(60);
+    let parcel = queue.outbox_take("webhooks", 1, lease).await.expect("outbox_take").remove(0);
+    queue.outbox_done("webhooks", &[parcel.delivered()]).await.expect("outbox_done");
+    queue.delete_run(run).await.expect("delete_run");
+
+    assert!(matches!(early, QueueError::WrongRunState { .. }), "{early:?}");
+    assert!(early.to_string().contains("`webhooks`"), "{early}");
+    assert_eq!((ground.rows("event"), ground.rows("outbox"), ground.rows("run")), (0, 0, 0));
+}
+
+pub(super) async fn a_run_that_is_retried_as_it_is_deleted_is_whole_or_gone(ground: Arc<Ground>) {
+    let (queue, other) = (ground.open().await, ground.open().await);
+    for _ in 0..20 {
+        let pushed = push_run(&queue, [work(0), work(1).after(0)]).await;
+        let run = run_of(&pushed);
+        queue.cancel_run(run).await.expect("cancel_run");
+
+        let (deleted, retried) = tokio::join!(queue.delete_run(run), other.retry_run(run, &[]));
+
+        let filter = JobFilter { run: Some(run.clone()), ..JobFilter::default() };
+        let left = list_all(&queue, &filter).await.len();
+        match (deleted, retried) {
+            (Ok(()), Err(QueueError::NoSuchRun(_))) => assert_eq!(left, 0),
+            (Err(QueueError::WrongRunState { .. }), Ok(_)) => {
+                assert_eq!((left, get_run(&queue, run).await.jobs_left), (2, 2));
+                queue.cancel_run(run).await.expect("cancel_run");
+                queue.delete_run(run).await.expect("delete_run");
+            }
+            both => panic!("{both:?} with {left} jobs left"),
+        }
+    }
+    assert_eq!((ground.rows("run"), ground.rows("job_done"), ground.rows("job")), (0, 0, 0));
+    check_invariants(&queue).await;
+}
+
+/// Neither the history of others nor a tenant's own past is in the way of what is looked for.
+pub(super) async fn looking_at_runs_costs_the_same_behind_a_long_history(ground: Arc<Ground>) {
+    const RUNS: u64 = 20_000;
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let mine = NewRun { external_id: Some("mine".into()), ..NewRun::new("film") };
+    let push = Push::run(mine, (0..20).map(work)).tenant("us");
+    let run = queue.push(vec![push]).await.expect("push").remove(0).run.expect("a run");
+    for claimed in pull(&queue, worker, 10).await {
+        settle(&queue, claimed, done()).await;
+    }
+    let looks = looks_at(&run);
+    let alone: Vec<u64> = looks.iter().map(|look| ground.cost_of(look)).collect();
+
+    ground.fill_history(RUNS);
+    for (look, alone) in looks.iter().zip(alone) {
+        let cost = ground.cost_of(look);
+        match ground.database {
+            // Steps of the virtual machine: one or two more where the last row is not the table's last.
+            Database::Sqlite => assert!(cost <= alone + 5, "{}: {cost} steps instead of {alone}", look.name),
+            // Larger tables have indexes one or two levels deeper: pages more for each row that is looked up.
+            Database::Postgres | Database::Bouncer => {
+                assert!(cost <= alone + 150, "{}: {cost} pages instead of {alone}", look.name);
+            }
+        }
+    }
+
+    let of_us = RunFilter { tenant: Some("us".into()), ..RunFilter::default() };
+    assert_eq!(queue.list_runs(&of_us, RunPage::first(5)).await.expect("list_runs").data.len(), 5);
+    let live = RunFilter { states: vec![RunState::Queued, RunState::Running], ..RunFilter::default() };
+    assert_eq!(list_runs(&queue, &live, 5).await, [run]);
+}
+
+/// A statement with the values it is looked at with.
+struct Look {
+    name: &'static str,
+    sqlite: &'static str,
+    postgres: &'static str,
+    /// As JSON for SQLite, as SQL for Postgres.
+    values: (Value, String),
+}
+
+macro_rules! look {
+    ($name:literal, $sqlite:expr, $postgres:expr) => {
+        Look {
+            name: $name,
+            sqlite: include_str!(concat!("../../../sql/sqlite/", $name, ".sql")),
+            postgres: include_str!(concat!("../../../sql/postgres/", $name, ".sql")),
+            values: ($sqlite, $postgres),
+        }
+    };
+}
+
+fn looks_at(run: &RunId) -> [Look; 5] {
+    let all = Value::Null;
+    [
+        look!(
+            "list_of_run",
+            json!([i64::MAX, all, all, all, all, run, 5]),
+            format!("NULL, NULL, NULL, NULL, NULL, '{run}', 5")
+        ),
+        look!("run_steps", json!([run]), format!("'{run}'")),
+        look!("list_runs", json!(["running", "s", all, 5]), "'{queued,running}', 's', NULL, 5".into()),
+        look!(
+            "list_runs_of_tenant",
+            json!(["running", "s", all, 5, "us"]),
+            "'{queued,running}', 's', NULL, 5, 'us'".into()
+        ),
+        look!(
+            "list_runs_of_external",
+            json!(["running", "s", all, 5, "mine", all]),
+            "'{queued,running}', 's', NULL, 5, 'mine', NULL".into()
+        ),
+    ]
+}
+
+impl Ground {
+    /// Runs that ended long ago, each with a job, half of them of the tenant `us`; past every verb, which would take long.
+    fn fill_history(&self, runs: u64) {
+        let columns =
+            "id, tenant, name, external_id, state, meta, jobs_total, jobs_left, created_at, finished_at";
+        let jobs = "id, tenant, run, kind, lane, priority, fair_at, state, generation, fence, settled_fence, attempt, \
+                    max_attempts, lost, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, scratch_bytes, \
+                    cost_ms, required, payload, created_at, finished_at";
+        let tenant = "CASE n % 2 WHEN 0 THEN 'us' ELSE 'them' END";
+        let run = |id: &str, now: &str| {
+            format!("{id}, {tenant}, 'film', 'theirs-' || n, 'succeeded', '{{}}', 1, 0, {now}, {now}")
+        };
+        let job = |id: &str, yes: &str, now: &str| {
+            format!(
+                "1000000 + n, {tenant}, {id}, 'work', 'cpu', 50, n, 'completed', 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0, \
+                 {yes}, '{{}}', {now}, {now}"
+            )
+        };
+        match self.database {
+            Database::Sqlite => {
+                let file = rusqlite::Connection::open(self.url.trim_start_matches("sqlite:")).expect("open");
+                file.busy_timeout(Duration::from_secs(60)).expect("busy timeout");
+                let id = "'run_' || printf('%026d', n)";
+                let every = format!(
+                    "WITH RECURSIVE every (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM every WHERE n < {runs})"
+                );
+                for (table, columns, values) in
+                    [("run", columns, run(id, "1")), ("job_done", jobs, job(id, "1", "1"))]
+                {
+                    let sql = format!("{every} INSERT INTO {table} ({columns}) SELECT {values} FROM every");
+                    assert_eq!(file.execute(&sql, []).expect("fill") as u64, runs);
+                }
+            }
+            Database::Postgres | Database::Bouncer => {
+                let id = "'run_' || lpad(n::TEXT, 26, '0')";
+                for (table, columns, values) in
+                    [("run", columns, run(id, "now()")), ("job_done", jobs, job(id, "TRUE", "now()"))]
+                {
+                    let sql = format!(
+                        "INSERT INTO telecine.{table} ({columns}) SELECT {values} FROM generate_series(1, {runs}) AS n"
+                    );
+                    assert!(self.psql(&sql).contains(&format!("INSERT 0 {runs}")));
+                }
+                self.psql("VACUUM ANALYZE");
+            }
+        }
+    }
+
+    /// What a look touches: steps of SQLite's machine, or pages of Postgres's tables and indexes.
+    fn cost_of(&self, look: &Look) -> u64 {
+        match self.database {
+            Database::Sqlite => {
+                let file = rusqlite::Connection::open(self.url.trim_start_matches("sqlite:")).expect("open");
+                let mut statement = file.prepare(look.sqlite).expect("prepare");
+                let values = look.values.0.as_array().expect("a list").iter().map(sqlite_value);
+                let rows = statement.query_map(rusqlite::params_from_iter(values), |_| Ok(())).expect("look");
+                assert!(rows.count() > 0, "{} finds something", look.name);
+                statement.get_status(rusqlite::StatementStatus::VmStep).unsigned_abs().into()
+            }
+            Database::Postgres | Database::Bouncer => {
+                // As a session of ours plans it, without looking at the parameters.
+                let told = self.psql(&format!(
+                    "BEGIN; SET enable_seqscan = off; SET enable_bitmapscan = off; \
+                     SET plan_cache_mode = force_generic_plan; PREPARE look AS {}; EXECUTE look ({}); \
+                     SELECT 'pages=' || SUM(pg_stat_get_xact_blocks_fetched(oid)) FROM pg_class \
+                     WHERE relnamespace = 'telecine'::REGNAMESPACE AND relkind IN ('r', 'i'); ROLLBACK",
+                    look.postgres, look.values.1
+                ));
+                let pages = told.split("pages=").nth(1).and_then(|rest| rest.split_whitespace().next());
+                pages.and_then(|pages| pages.parse().ok()).unwrap_or_else(|| panic!("no number in {told}"))
+            }
+        }
+    }
+}
+
+fn sqlite_value(value: &Value) -> rusqlite::types::Value {
+    match value {
+        Value::Number(number) => number.as_i64().expect("a whole number").into(),
+        Value::String(text) => text.clone().into(),
+        _ => rusqlite::types::Value::Null,
+    }
 }
