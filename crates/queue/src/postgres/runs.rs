@@ -69,35 +69,36 @@ impl Held {
     }
 }
 
-/// Locks in the order of whoever ends a job: that job, the run, what waited for it. `None`: while we waited for the run,
-/// its jobs changed, and to lock the new ones now would be the wrong order; begin anew.
-async fn hold(connection: &mut Session<'_>, id: &RunId) -> Tried<Option<Held>> {
-    let jobs = statement(sql!("run_hold_jobs")).bind(id.as_str()).fetch_all(&mut *connection).await?;
-    let jobs = jobs.iter().map(|row| value(row, "id")).collect::<Tried<Vec<i64>>>()?;
-    let run = statement(sql!("run_hold")).bind(id.as_str()).fetch_optional(&mut *connection).await?;
-    let Some(run) = run else { return Err(QueueError::NoSuchRun(id.clone()).into()) };
-    let missed =
-        statement(sql!("run_missed")).bind(id.as_str()).bind(jobs).fetch_optional(&mut *connection).await?;
-    if missed.is_some() {
-        return Ok(None);
+/// Locks in the order of whoever ends a job: that job, the run, what waited for it. While we wait for the run, others may
+/// add jobs to it, or free waiting ones; to lock those now would be the wrong order, so we let go of the run and begin
+/// anew, but keep the jobs: nobody claims or ends them meanwhile, and a run whose jobs add others without end is caught up
+/// with.
+async fn hold(connection: &mut Session<'_>, id: &RunId) -> Tried<Held> {
+    loop {
+        let jobs = statement(sql!("run_hold_jobs")).bind(id.as_str()).fetch_all(&mut *connection).await?;
+        let jobs = jobs.iter().map(|row| value(row, "id")).collect::<Tried<Vec<i64>>>()?;
+        statement(sql!("run_hold_savepoint")).execute(&mut *connection).await?;
+        let run = statement(sql!("run_hold")).bind(id.as_str()).fetch_optional(&mut *connection).await?;
+        let Some(run) = run else { return Err(QueueError::NoSuchRun(id.clone()).into()) };
+        let missed = statement(sql!("run_missed")).bind(id.as_str()).bind(jobs);
+        if missed.fetch_optional(&mut *connection).await?.is_some() {
+            statement(sql!("run_hold_undo")).execute(&mut *connection).await?;
+            continue;
+        }
+        let live = statement(sql!("run_live")).bind(id.as_str()).fetch_all(connection).await?;
+        return Ok(Held { state: parsed(&run, "state")?, live });
     }
-    let live = statement(sql!("run_live")).bind(id.as_str()).fetch_all(connection).await?;
-    Ok(Some(Held { state: parsed(&run, "state")?, live }))
 }
 
 /// One transaction, in which all live jobs of the run end: none is left that could spawn another.
 pub(super) async fn cancel(database: &Database, id: &RunId) -> Tried<(u64, Ring)> {
-    loop {
-        let mut tx = database.begin().await?;
-        let outcome = try_cancel(&mut tx, id).await;
-        if let Some(cancelled) = close(tx, outcome).await? {
-            return Ok(cancelled);
-        }
-    }
+    let mut tx = database.begin().await?;
+    let outcome = cancel_live(&mut tx, id).await;
+    close(tx, outcome).await
 }
 
-async fn try_cancel(connection: &mut Session<'_>, id: &RunId) -> Tried<Option<(u64, Ring)>> {
-    let Some(held) = hold(connection, id).await? else { return Ok(None) };
+async fn cancel_live(connection: &mut Session<'_>, id: &RunId) -> Tried<(u64, Ring)> {
+    let held = hold(connection, id).await?;
     held.refuse_if_ended(id)?;
     let (mut bounds, mut running) = (Bounds::new(), Vec::new());
     let mut endings = Vec::with_capacity(held.live.len());
@@ -118,7 +119,7 @@ async fn try_cancel(connection: &mut Session<'_>, id: &RunId) -> Tried<Option<(u
         .await?;
     end(connection, &endings, &mut bounds).await?;
     let ring = balance(connection, &bounds).await?.and(events::ring());
-    Ok(Some((endings.len() as u64, ring.and(Ring { revoked, ..Ring::default() }))))
+    Ok((endings.len() as u64, ring.and(Ring { revoked, ..Ring::default() })))
 }
 
 /// The fence rises: whatever a claim of the job still writes is refused.
@@ -141,24 +142,19 @@ fn cancelled(row: &PgRow) -> Tried<Ending> {
 }
 
 pub(super) async fn prioritise(database: &Database, id: &RunId, priority: u8) -> Tried<u64> {
-    loop {
-        let mut tx = database.begin().await?;
-        let outcome = try_prioritise(&mut tx, id, priority).await;
-        if let Some(jobs) = close(tx, outcome).await? {
-            return Ok(jobs);
-        }
-    }
+    let mut tx = database.begin().await?;
+    let outcome = prioritise_live(&mut tx, id, priority).await;
+    close(tx, outcome).await
 }
 
-async fn try_prioritise(connection: &mut Session<'_>, id: &RunId, priority: u8) -> Tried<Option<u64>> {
-    let Some(held) = hold(connection, id).await? else { return Ok(None) };
-    held.refuse_if_ended(id)?;
+async fn prioritise_live(connection: &mut Session<'_>, id: &RunId, priority: u8) -> Tried<u64> {
+    hold(connection, id).await?.refuse_if_ended(id)?;
     let row = statement(sql!("prioritise_run"))
         .bind(id.as_str())
         .bind(i32::from(priority))
         .fetch_one(connection)
         .await?;
-    Ok(Some(big_number(&row, "jobs")?))
+    big_number(&row, "jobs")
 }
 
 pub(super) async fn delete(database: &Database, id: &RunId) -> Tried<()> {

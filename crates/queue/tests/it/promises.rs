@@ -1,6 +1,7 @@
 //! Every promise of the queue, listed once and kept on every database.
 
 mod claims;
+mod costs;
 mod decorators;
 mod edits;
 mod events;
@@ -211,6 +212,8 @@ promises! {
         a_deleted_run_leaves_nothing
         a_run_is_not_deleted_before_its_end_is_told
         a_run_that_is_retried_as_it_is_deleted_is_whole_or_gone
+    ;
+    costs:
         looking_at_runs_costs_the_same_behind_a_long_history
     ;
     faults:
