@@ -9,7 +9,7 @@ use telecine_pipeline::Workshop;
 use telecine_queue::{Queue, Runtime, WorkerOptions};
 
 use crate::commands::{Schema, open, worker_options};
-use crate::config::Config;
+use crate::config::{Config, Key};
 use crate::{kinds, workshop};
 
 /// In the folder of results.
@@ -24,6 +24,8 @@ pub(crate) struct Studio {
     pub(crate) shop: Arc<Workshop>,
     /// Where it keeps what is neither results nor anybody else's.
     pub(crate) folder: PathBuf,
+    /// Whether the database is one among the results.
+    pub(crate) is_own: bool,
     worker: Runtime,
 }
 
@@ -34,6 +36,7 @@ impl Studio {
         let folder = results.join(FOLDER);
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        let is_own = !config.is_chosen(Key::Database);
         let config = config.embedded_in(&folder)?;
         let queue = open(&config, Schema::Migrate).await?;
         let mut shop = workshop::open(&config, &queue)?;
@@ -46,7 +49,7 @@ impl Studio {
             ..options
         };
         let worker = Runtime::start(Arc::clone(&queue), kinds::all(&shop), options).await?;
-        Ok(Self { queue, shop, folder, worker })
+        Ok(Self { queue, shop, folder, is_own, worker })
     }
 
     /// Stops what runs. It goes back into the queue, with what it has stored so far.

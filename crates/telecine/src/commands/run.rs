@@ -43,6 +43,7 @@ pub(super) async fn run(flags: &RunFlags, config: &Config, output: &Output) -> R
     for file in files {
         take(&mut batch, file, flags.fresh).await?;
     }
+    batch.set_others_aside().await?;
     let mut ended = Vec::new();
     let finished = tokio::select! {
         finished = follow(&mut batch, &mut ended) => Some(finished),

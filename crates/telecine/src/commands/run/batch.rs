@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use telecine_pipeline::records::{InputRecord, PlanRecord, read_all};
 use telecine_pipeline::{Input, Recipe, Submission, Submitted, submit};
-use telecine_queue::{Job, JobFilter, Page, Queue, QueueError, Run, RunId, RunState};
+use telecine_queue::{Job, JobFilter, Page, Queue, QueueError, Run, RunFilter, RunId, RunPage, RunState};
 
 use super::ended::Ended;
 use super::export::Results;
@@ -18,6 +18,10 @@ use super::sight::{Known, StepSight, StepState, steps};
 use crate::human;
 use crate::output::{harmless, say};
 use crate::studio::Studio;
+
+/// The priority of runs that nobody waits for at the moment, and of others.
+const SET_ASIDE: u8 = 10;
+const USUAL: u8 = 50;
 
 pub(crate) struct Batch {
     studio: Arc<Studio>,
@@ -96,6 +100,22 @@ impl Batch {
             known: None,
         });
         Ok(taken)
+    }
+
+    /// Runs that earlier commands left here stand back: only what slots are left over is for them. Where another process
+    /// works here too, they may be its own.
+    pub(crate) async fn set_others_aside(&self) -> Result<()> {
+        let queue = &self.studio.queue;
+        let others = queue.workers().await?.into_iter().filter(|worker| worker.alive);
+        if !self.studio.is_own || others.count() > 1 {
+            return Ok(());
+        }
+        let filter = RunFilter { states: vec![RunState::Queued, RunState::Running], ..RunFilter::default() };
+        let live = queue.list_runs(&filter, RunPage::first(RunPage::MAX_LIMIT)).await?;
+        for run in live.data.iter().filter(|run| self.followed.iter().all(|ours| ours.run != run.id)) {
+            give_priority(&**queue, &run.id, SET_ASIDE).await?;
+        }
+        Ok(())
     }
 
     /// Looks at every run, shows what is seen, and gives those that have ended, with their results in place.
@@ -187,9 +207,21 @@ async fn submit_once(
     }
 }
 
+/// One that has just ended needs none.
+async fn give_priority(queue: &dyn Queue, run: &RunId, priority: u8) -> Result<(), QueueError> {
+    match queue.prioritise_run(run, priority).await {
+        Ok(_) | Err(QueueError::WrongRunState { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 async fn take_up(queue: &dyn Queue, run: &RunId, before: Before) -> Result<Taken> {
-    let state = queue.get_run(run).await?.map(|run| run.state);
-    Ok(match state {
+    let found = queue.get_run(run).await?;
+    let is_live = found.as_ref().is_some_and(|run| run.finished_at.is_none());
+    if is_live && found.as_ref().and_then(|run| run.priority) == Some(SET_ASIDE) {
+        give_priority(queue, run, USUAL).await?;
+    }
+    Ok(match found.map(|run| run.state) {
         Some(RunState::Queued | RunState::Running) | None => Taken::Resumed,
         Some(RunState::Partial | RunState::Failed | RunState::Cancelled) if before == Before::Retry => {
             match queue.retry_run(run, &[]).await? {
