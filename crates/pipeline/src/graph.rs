@@ -36,7 +36,7 @@ struct Jobs {
 impl Graph<'_> {
     pub(crate) fn jobs(&self) -> Vec<NewJob> {
         let mut made = Jobs::default();
-        for step in self.recipe.steps.iter().filter(|step| !self.left_out.contains(&step.name)) {
+        for step in self.recipe.enabled_steps().filter(|step| !self.left_out.contains(&step.name)) {
             let last = match &step.does {
                 Does::Hls(_) => {
                     let producers = self.film(step, &mut made);

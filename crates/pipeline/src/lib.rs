@@ -27,6 +27,7 @@ mod graph;
 mod input;
 pub mod keys;
 pub mod kinds;
+mod nearest;
 mod recipe;
 pub mod records;
 mod scratch;
@@ -37,7 +38,11 @@ mod workshop;
 pub use blobs::{Blobs, Fetched, StoreError};
 pub use failure::Failed;
 pub use input::Input;
-pub use recipe::{Does, ExecSpec, Recipe, Step};
+pub use nearest::did_you_mean;
+pub use recipe::{
+    Does, ExecSpec, Listed, NoRecipe, ParamError, ParamErrors, Recipe, RecipeError, RecipeErrors,
+    RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
+};
 pub use scratch::{JobFolder, Scratch};
 pub use submission::{RunMeta, Submission, Submitted, submit};
 pub use workshop::Workshop;

@@ -89,7 +89,7 @@ impl Planned {
     async fn of(attempt: &Attempt<'_>, recipe: &Recipe, input: &InputRecord) -> Attempted<Self> {
         let capabilities = attempt.shop.capabilities(&attempt.cancel).await?;
         let mut planned = Self::default();
-        for step in &recipe.steps {
+        for step in recipe.enabled_steps() {
             if let Some(missing) = step.needs.iter().find(|need| planned.left_out.contains(need)) {
                 planned.leave_out(
                     &step.name,

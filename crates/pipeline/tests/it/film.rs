@@ -27,15 +27,7 @@ fn trial<F: Future<Output = ()>>(name: &str, promise: impl FnOnce() -> F + Send 
 fn hls() -> Step {
     let spec =
         VideoSpec { ladder: Ladder::Heights(vec![180, 120]), segment_seconds: 1, ..VideoSpec::default() };
-    Step {
-        name: "hls".into(),
-        does: Does::Hls(spec),
-        needs: Vec::new(),
-        required: true,
-        lane: None,
-        priority: None,
-        attempts: None,
-    }
+    Step::new("hls", Does::Hls(spec))
 }
 
 fn recipe(steps: Vec<Step>) -> Recipe {

@@ -9,6 +9,7 @@ mod film;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
+mod recipe;
 mod studio;
 
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         return sandbox::launch(arguments);
     }
     let arguments = Arguments::from_args();
-    let trials = film::trials();
+    let mut trials = film::trials();
+    trials.extend(recipe::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
