@@ -12,6 +12,7 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path as StorePath;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 use sha2::{Digest, Sha256};
+use telecine_queue::Timestamp;
 use tokio::io::AsyncWriteExt;
 
 use crate::failure::{Attempted, Failed, scratch_failed};
@@ -66,7 +67,7 @@ impl StoreError {
 
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::NotFound { .. } => "somebody else deleted it; submit the input again",
+            Self::NotFound { .. } => "it was deleted; retry the step that made it, or submit the input again",
             Self::Denied { .. } => "check the store's credentials and rights, then retry the run",
             Self::Full { .. } => "free some space in the store; the job tries again by itself",
             Self::Unavailable { .. } => {
@@ -139,6 +140,23 @@ impl Blobs {
         let found = self.store.list(Some(&StorePath::from(prefix)));
         let keys = found.map_ok(|meta| meta.location.to_string()).try_collect().await;
         keys.map_err(|error| refused(prefix, error))
+    }
+
+    /// The keys below a prefix, and when each was last written.
+    pub(crate) async fn list_with_times(&self, prefix: &str) -> Result<Vec<(String, Timestamp)>, StoreError> {
+        let found = self.store.list(Some(&StorePath::from(prefix)));
+        let dated = found.map_ok(|meta| {
+            (meta.location.to_string(), Timestamp::from_ms(meta.last_modified.timestamp_millis()))
+        });
+        dated.try_collect().await.map_err(|error| refused(prefix, error))
+    }
+
+    pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {
+        match self.store.head(&StorePath::from(key)).await {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(refused(key, error)),
+        }
     }
 
     /// Removes a blob. One that is not there is no error.

@@ -7,10 +7,14 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use telecine_media::{Delivery, Plan, SegmentRange};
-use telecine_queue::NewJob;
+use telecine_queue::{Need, Needed, NewJob, OnFailed};
 
-use crate::kinds::{ENCODE_AUDIO, ENCODE_RANGE, MP4, PACKAGE, PLAYABLE, REMUX, RangePayload};
+use crate::kinds::{CONCLUDE, ENCODE_AUDIO, ENCODE_RANGE, MP4, PACKAGE, PLAYABLE, REMUX, RangePayload};
 use crate::recipe::{Does, Recipe, Step};
+
+/// Workers that may die under a job without its getting any further. Strangers' files are read by programs that are
+/// confined and bounded, so a worker that dies was most likely killed from outside; and all that it ran is suspected.
+pub(crate) const MAX_LOST: u16 = 12;
 
 /// What the input and its recipe come to.
 #[derive(Debug)]
@@ -55,6 +59,8 @@ impl Graph<'_> {
             };
             made.last_of_step.insert(step.name.clone(), last);
         }
+        let conclude = self.conclude(&made);
+        made.jobs.push(conclude);
         made.jobs
     }
 
@@ -128,6 +134,18 @@ impl Graph<'_> {
         made.jobs.push(first.into_iter().fold(job, NewJob::after));
     }
 
+    /// Behind all steps: also when one has failed that the recipe can do without.
+    fn conclude(&self, made: &Jobs) -> NewJob {
+        let job =
+            NewJob::new(CONCLUDE, json!({})).lane("io").step(CONCLUDE).priority(self.priority).optional();
+        let job = NewJob { max_lost: MAX_LOST, ..job };
+        made.last_of_step.iter().fold(job, |job, (name, nth)| {
+            let is_required = self.recipe.step(name).is_some_and(|step| step.required);
+            let on_failed = if is_required { OnFailed::Skip } else { OnFailed::RunAnyway };
+            job.needing(Need { on: Needed::Nth(*nth), on_failed })
+        })
+    }
+
     fn after_needs(&self, step: &Step, job: NewJob, made: &Jobs) -> NewJob {
         let needed = step.needs.iter().filter_map(|name| made.last_of_step.get(name));
         needed.fold(job, |job, nth| job.after(*nth))
@@ -141,6 +159,7 @@ impl Graph<'_> {
             cost_ms: u32::try_from(cost_ms).unwrap_or(u32::MAX),
             scratch_bytes: self.source_copy_bytes,
             required: step.required,
+            max_lost: MAX_LOST,
             ..job
         };
         step.attempts.map_or(job.clone(), |attempts| job.max_attempts(attempts))

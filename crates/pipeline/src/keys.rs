@@ -1,6 +1,7 @@
 //! The keys of blobs: made here alone, deterministic, under their tenant and run.
 //!
 //! ```text
+//!   _cache/{tenant}/{work}.json               which run did a piece of work
 //!   {tenant}/{run}/source
 //!   {tenant}/{run}/hls/master.m3u8            fixed: written once, by the fenced `package`
 //!   {tenant}/{run}/hls/720p/00007-3f9a1c2b.m4s  a segment's key has its content in it: other bytes are another key
@@ -10,6 +11,9 @@ use telecine_queue::RunId;
 
 /// The nameless tenant's folder. No tenant can be called so: a name in a key begins with a letter or a digit.
 const NAMELESS: &str = "_";
+const CACHE: &str = "_cache";
+/// Uploads of all tenants lie below this.
+pub(crate) const UPLOADS: &str = "_uploads";
 
 /// Everything of a run lies under this.
 pub fn of_run(tenant: &str, run: &RunId) -> String {
@@ -33,6 +37,11 @@ pub fn segment_path(rendition: &str, segment: u32, sha256: &str, extension: &str
 /// Where the init segment of a rendition lies in its step's folder.
 pub fn init_path(rendition: &str, sha256: &str) -> String {
     format!("{rendition}/init-{}.mp4", &sha256[..8.min(sha256.len())])
+}
+
+/// Says which run did a piece of work.
+pub(crate) fn cache(tenant: &str, work: &str) -> String {
+    format!("{CACHE}/{}/{work}.json", tenant_folder(tenant))
 }
 
 /// A tenant's name as one part of a key: what could be read as more than that is spelled out in hexadecimal digits.

@@ -21,12 +21,15 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
 mod blobs;
+mod cache;
+mod document;
 mod failure;
 mod film;
 mod graph;
 mod input;
 pub mod keys;
 pub mod kinds;
+mod live;
 mod nearest;
 mod recipe;
 pub mod records;
@@ -36,13 +39,19 @@ mod submission;
 mod workshop;
 
 pub use blobs::{Blobs, Fetched, StoreError};
+pub use cache::{Deleted, delete};
+pub use document::{
+    ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, StepShown,
+    StepStatus, WarningShown, describe,
+};
 pub use failure::Failed;
 pub use input::Input;
+pub use live::{LiveFilm, live_film};
 pub use nearest::did_you_mean;
 pub use recipe::{
     Does, ExecSpec, Listed, NoRecipe, ParamError, ParamErrors, Recipe, RecipeError, RecipeErrors,
     RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
 pub use scratch::{JobFolder, Scratch};
-pub use submission::{RunMeta, Submission, Submitted, submit};
+pub use submission::{RunMeta, Submission, Submitted, retry, submit};
 pub use workshop::Workshop;

@@ -104,6 +104,17 @@ impl Recipe {
         self.steps.iter().find(|step| step.name == name)
     }
 
+    /// Of the recipe as it is, parameters included: the same hash means the same work.
+    pub fn sha256(&self) -> String {
+        let text = serde_json::to_vec(self).expect("a recipe is plain data");
+        crate::blobs::hash_bytes(&text)
+    }
+
+    /// Whether the same input gives the same outputs: what a user's own program does is its own affair.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        !self.steps.iter().any(|step| matches!(step.does, Does::Exec(_)))
+    }
+
     /// The steps that are done.
     pub fn enabled_steps(&self) -> impl Iterator<Item = &Step> {
         self.steps.iter().filter(|step| step.enabled)
@@ -136,6 +147,23 @@ impl Step {
 }
 
 impl Does {
+    /// The outputs that such a step publishes; `None` is one under the step's own name.
+    pub fn promised(&self) -> Vec<Option<&'static str>> {
+        match self {
+            Self::Pictures(spec) => {
+                let parts = [
+                    ("poster", spec.poster.is_some()),
+                    ("storyboard", spec.storyboard.is_some()),
+                    ("preview", spec.preview.is_some()),
+                    ("scenes", spec.scenes),
+                    ("frames", spec.frames.is_some()),
+                ];
+                parts.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| Some(name)).collect()
+            }
+            Self::Hls(_) | Self::Mp4(_) | Self::Image(_) | Self::Audio(_) | Self::Exec(_) => vec![None],
+        }
+    }
+
     /// What the media engine is asked for; `None` where that is nothing.
     pub fn media(&self) -> Option<telecine_media::Recipe> {
         let none = telecine_media::Recipe::default();

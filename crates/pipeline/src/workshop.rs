@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use telecine_media::{Capabilities, Limits, MediaError, Toolbox};
 use telecine_queue::Queue;
@@ -20,6 +21,12 @@ pub struct Workshop {
     pub limits: Limits,
     /// Folders whose files may be named as inputs.
     pub input_folders: Vec<PathBuf>,
+    /// How long after its end a run and its outputs are kept; `None` is until somebody deletes them.
+    pub keep_runs: Option<Duration>,
+    /// How long what a failed or cancelled run has stored is kept for a retry.
+    pub keep_unpublished: Duration,
+    /// How long an upload waits to be used.
+    pub keep_uploads: Duration,
     capabilities: OnceCell<Capabilities>,
 }
 
@@ -32,6 +39,9 @@ impl Workshop {
             scratch,
             limits: Limits::default(),
             input_folders: Vec::new(),
+            keep_runs: None,
+            keep_unpublished: Duration::from_hours(24),
+            keep_uploads: Duration::from_hours(7 * 24),
             capabilities: OnceCell::new(),
         }
     }

@@ -8,6 +8,7 @@ use telecine_media::{Class, MediaError, Plan, plan, probe_as, sniff_file, with_m
 use telecine_queue::Spawn;
 
 use super::{Attempt, Work};
+use crate::cache::{borrow, work_of};
 use crate::failure::Attempted;
 use crate::film::run_meta;
 use crate::graph::Graph;
@@ -24,6 +25,12 @@ impl Work for Ingest {
         let meta = run_meta(attempt).await?;
         let input = described(attempt, &meta).await?;
         attempt.leave(INPUT, &input);
+        if !meta.fresh && meta.recipe.is_repeatable() {
+            let work = work_of(attempt, &input, &meta.recipe).await?;
+            if let Some(owner) = borrow(attempt, &work).await? {
+                return Ok(json!({ "sha256": input.sha256, "bytes": input.bytes, "borrowed_from": owner }));
+            }
+        }
         let planned = Planned::of(attempt, &meta.recipe, &input).await?;
         planned.tell(attempt);
         let graph = Graph {

@@ -7,7 +7,7 @@ use telecine_queue::{JobFilter, JobId, OnFailed, Page, Spawn};
 
 use super::{Attempt, MP4, PACKAGE, StepPayload, Work};
 use crate::failure::{Attempted, Failed};
-use crate::film::{OFFSET, run_meta, store_rendition_file, store_sound};
+use crate::film::{OFFSET, channels_of, run_meta, store_rendition_file, store_sound};
 use crate::graph::Graph;
 use crate::keys;
 use crate::recipe::Does;
@@ -48,7 +48,12 @@ async fn store(attempt: &Attempt<'_>, step: &str, plan: &Plan, made: Remuxed) ->
         let segment = u32::try_from(number).unwrap_or(u32::MAX);
         let path = |sha256: &str| keys::segment_path(rung, segment, sha256, "m4s");
         let file = store_rendition_file(attempt, step, file, path).await?;
-        let files = vec![RungSegment { rung: rung.clone(), file, init: init.clone() }];
+        let files = vec![RungSegment {
+            rung: rung.clone(),
+            codec: made.video_track.codec.clone(),
+            file,
+            init: init.clone(),
+        }];
         let record = SegmentRecord { step: step.to_owned(), segment, frames: *frames, files };
         attempt.leave(segment_key(step, segment), &record);
     }
@@ -60,6 +65,7 @@ async fn store(attempt: &Attempt<'_>, step: &str, plan: &Plan, made: Remuxed) ->
             facts: made.audio_facts,
             codec: track.codec,
             timescale: track.timescale,
+            channels: channels_of(track.kind),
             loudness: None,
         };
         attempt.leave(step, &sound);

@@ -86,6 +86,7 @@ promises! {
         a_late_completion_that_nobody_reclaimed_is_accepted
         completions_of_one_batch_are_judged_one_by_one
         a_late_failure_that_nobody_reclaimed_counts_as_a_failure
+        a_job_that_gets_further_each_time_is_no_poison
         losses_count_apart_and_end_in_poison
         a_beat_keeps_a_worker_alive_and_refuses_what_it_lost
         progress_and_checkpoint_reach_the_next_claim
