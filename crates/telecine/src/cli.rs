@@ -29,6 +29,9 @@ pub(crate) struct Global {
     /// sqlite:FILE or postgres://USER@HOST/DATABASE [env: TELECINE_DATABASE]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     pub(crate) database: Option<String>,
+    /// A folder or s3://BUCKET/PREFIX for inputs and outputs [env: TELECINE_STORE]
+    #[arg(long, global = true, value_name = "STORE", help_heading = "Global options")]
+    pub(crate) store: Option<String>,
     /// pretty or json, a filter such as info,telecine_queue=debug, or both [env: TELECINE_LOG]
     #[arg(long, global = true, value_name = "LOG", help_heading = "Global options")]
     pub(crate) log: Option<String>,
@@ -42,6 +45,11 @@ pub(crate) struct Global {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Process files here and now; the same command again goes on where it stopped
+    #[command(after_help = EXIT_CODES_OF_RUN)]
+    Run(Box<RunFlags>),
+    /// Process files as they appear in a folder, until asked to stop
+    Watch(Box<WatchFlags>),
     /// Run jobs until asked to stop; SIGTERM or Ctrl-C finishes what is running first
     Worker(WorkerFlags),
     /// Push, look at and steer jobs
@@ -99,12 +107,62 @@ pub(crate) enum Command {
     Completions { shell: Shell },
 }
 
+/// What to make of files, and where to put it.
+#[derive(Args, Debug)]
+pub(crate) struct WorkFlags {
+    /// A built-in recipe or a TOML file; see `telecine plan`
+    #[arg(long, value_name = "RECIPE", default_value = "web-video")]
+    pub(crate) recipe: String,
+    /// The folder for results: OUT/NAME OF THE FILE/STEP/…; database, store and scratch are in OUT/.telecine
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Another value for a key of a step, such as hls.segment_seconds=2; may be repeated
+    #[arg(long, value_name = "STEP.KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Slots per lane, such as cpu=2,io=4 [default: cpu=CORES,io=4,net=8; env: TELECINE_SLOTS]
+    #[arg(long, value_name = "LANE=N,…")]
+    slots: Option<String>,
+    /// Say nothing but what went wrong
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+const EXIT_CODES_OF_RUN: &str = "\
+Exit codes: 0 all succeeded, 3 something optional is missing (see the warnings), 1 something failed, 130 stopped by
+Ctrl-C or SIGTERM, 2 an error: nothing was started, or this program could not go on.";
+
+#[derive(Args, Debug)]
+pub(crate) struct RunFlags {
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) work: WorkFlags,
+    /// Make everything anew, though it was made before
+    #[arg(long)]
+    pub(crate) fresh: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WatchFlags {
+    /// The folder to watch
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) work: WorkFlags,
+    /// Look into its folders too
+    #[arg(long)]
+    pub(crate) nested: bool,
+    /// A file is complete when its size and time have not changed for this long
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = human::parse_duration)]
+    pub(crate) settle: Duration,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct WorkerFlags {
-    /// Slots per lane, such as cpu=2,net=8 [env: TELECINE_SLOTS]
+    /// Slots per lane, such as cpu=2,net=8 [default: cpu=CORES,io=4,net=8; env: TELECINE_SLOTS]
     #[arg(long, value_name = "LANE=N,…", conflicts_with = "concurrency")]
     slots: Option<String>,
-    /// Slots of every lane [default: 3; env: TELECINE_CONCURRENCY]
+    /// So many slots in every lane [env: TELECINE_CONCURRENCY]
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
     /// Run only these kinds [env: TELECINE_KINDS]
@@ -330,8 +388,14 @@ impl Cli {
     pub(crate) fn layer(&self) -> Layer {
         let mut layer = Layer::default();
         layer.flag(Key::Database, "--database", self.global.database.as_ref());
+        layer.flag(Key::Store, "--store", self.global.store.as_ref());
         layer.flag(Key::Log, "--log", self.global.log.as_ref());
         layer.flag(Key::Sandbox, "--no-sandbox", self.global.no_sandbox.then_some("off"));
+        match &self.command {
+            Command::Run(flags) => layer.flag(Key::Slots, "--slots", flags.work.slots.as_ref()),
+            Command::Watch(flags) => layer.flag(Key::Slots, "--slots", flags.work.slots.as_ref()),
+            _ => {}
+        }
         if let Command::Worker(worker) = &self.command {
             layer.flag(Key::Slots, "--slots", worker.slots.as_ref());
             layer.flag(Key::Concurrency, "--concurrency", worker.concurrency);

@@ -66,6 +66,23 @@ fn the_doctor_says_that_a_database_cannot_be_reached() {
 }
 
 #[test]
+fn the_doctor_looks_at_the_configured_scratch_and_store_and_makes_neither() {
+    let place = Place::new();
+    place.write("telecine.toml", "scratch = \"work\"\nstore = \"results\"");
+    place.write("file", "");
+
+    let found = place.run(&["doctor", "--json"]);
+    let refused = place.run(&["doctor", "--store", "file/store"]);
+
+    for expected in ["in work (telecine.toml:1:1)", "in results (telecine.toml:2:1)"] {
+        assert!(found.stdout.contains(expected), "{expected}: {found:?}");
+    }
+    assert!(!place.holds("work") && !place.holds("results"), "looking must not make them");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("fail store: set `store` (TELECINE_STORE)"), "{refused:?}");
+}
+
+#[test]
 fn a_probe_is_confined_and_says_nothing_about_it() {
     let place = with_clip();
 

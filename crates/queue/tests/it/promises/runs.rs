@@ -12,8 +12,8 @@ use telecine_queue::{
 };
 
 use crate::ground::{
-    Database, Ground, brisk, check_invariants, done, eventually, failed, list_all, pull, pull_one, register,
-    settle, start, wait_until_none_is_live, work,
+    Ground, brisk, check_invariants, done, eventually, failed, list_all, pull, pull_one, register, settle,
+    start, wait_until_none_is_live, work,
 };
 
 async fn push_run(queue: &Arc<dyn Queue>, jobs: impl IntoIterator<Item = NewJob>) -> Pushed {
