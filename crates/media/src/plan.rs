@@ -29,7 +29,7 @@ use crate::tool::Program;
 pub(crate) use colour::TONE_MAP;
 pub use colour::{Colour, ColourPath, Matrix, Primaries, Transfer};
 pub use command::{DecodeInputs, DecodeSpan};
-pub use delivery::Delivery;
+pub use delivery::{Delivery, copy_obstacle};
 pub use encoder::{EncoderPlan, HARDWARE_ENCODERS};
 pub use grid::{Grid, SegmentRange};
 pub use ladder::Rung;
@@ -182,7 +182,7 @@ impl VideoPlan {
             timeline,
             picture: Picture::untouched(stream),
             rungs,
-            encoder: EncoderPlan::none(),
+            encoder: EncoderPlan::none(spec.codec),
             is_seekable: true,
             lead_frames: 0,
             ranges: Vec::new(),

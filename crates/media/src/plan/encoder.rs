@@ -30,14 +30,8 @@ pub struct EncoderPlan {
 
 impl EncoderPlan {
     /// For streams that are copied.
-    pub(super) fn none() -> Self {
-        Self {
-            codec: VideoCodec::H264,
-            name: "copy".into(),
-            preset: Preset::default(),
-            crf: 0,
-            is_repeatable: true,
-        }
+    pub(super) fn none(codec: VideoCodec) -> Self {
+        Self { codec, name: "copy".into(), preset: Preset::default(), crf: 0, is_repeatable: true }
     }
 }
 
