@@ -171,8 +171,8 @@ impl Work<'_> {
         };
         match self.run(&branches, frames).await {
             Err(MediaError::Missing { pieces, .. }) if self.can_do_without(&pieces) => {
-                tracing::warn!("HDR is shown as it is: this FFmpeg cannot map its tones");
-                self.look.maps_tones = false;
+                tracing::warn!("colours are shown as they are: this FFmpeg cannot convert them");
+                self.look.conversion = None;
                 let branches: Vec<Branch> =
                     parts.iter().map(|part| Branch::first_try(*part, &self.look, self.spec)).collect();
                 self.run(&branches, frames).await
@@ -182,9 +182,9 @@ impl Work<'_> {
     }
 
     fn can_do_without(&self, missing: &[Piece]) -> bool {
-        let maps_tones =
+        let converts =
             |piece: &Piece| matches!(piece, Piece::Filter(name) if name == "zscale" || name == "tonemap");
-        self.look.maps_tones && missing.iter().all(maps_tones)
+        self.look.conversion.is_some() && missing.iter().all(converts)
     }
 
     async fn run(&mut self, branches: &[Branch], frames: Frames) -> Result<Ran> {

@@ -26,7 +26,6 @@ use crate::recipe::{Packaging, Recipe, VideoSpec};
 use crate::sniff::{Class, Format};
 use crate::tool::Program;
 
-pub(crate) use colour::TONE_MAP;
 pub use colour::{Colour, ColourPath, Matrix, Primaries, Transfer};
 pub use command::{DecodeInputs, DecodeSpan};
 pub use delivery::{Delivery, copy_obstacle};

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::colour::{Colour, ColourPath, TONE_MAP};
+use super::colour::{Colour, ColourPath};
 use super::picture::{Mark, Picture, Scaler};
 use super::{Rung, Timeline, VideoPlan};
 use crate::error::Result;
@@ -180,29 +180,13 @@ impl Picture {
                 let range = from_full.then(|| "scale=in_range=full:out_range=limited".to_owned());
                 resize.into_iter().chain(range).collect()
             }
-            (ColourPath::Convert { from, from_full }, _) => {
-                let to = "p=bt709:t=bt709:m=bt709:r=limited";
+            (path @ ColourPath::Convert { from, .. }, _) => {
                 let planes = (from.matrix == super::Matrix::Rgb).then(|| "format=gbrp".to_owned());
-                let convert = format!("zscale={}:{to}", input_colour(from, from_full));
-                planes.into_iter().chain(resize).chain([convert]).collect()
+                planes.into_iter().chain(resize).chain(path.conversion()).collect()
             }
-            (ColourPath::ToneMap { from, from_full }, _) => {
-                let linear = format!("zscale={}:t=linear:npl=100", input_colour(from, from_full));
-                resize.into_iter().chain([linear, TONE_MAP.to_owned()]).collect()
-            }
+            (path @ ColourPath::ToneMap { .. }, _) => resize.into_iter().chain(path.conversion()).collect(),
         }
     }
-}
-
-/// Said outright: where tags are missing zscale finds "no path between colorspaces".
-fn input_colour(from: Colour, from_full: bool) -> String {
-    let range = if from_full || from.matrix == super::Matrix::Rgb { "full" } else { "limited" };
-    format!(
-        "pin={}:tin={}:min={}:rin={range}",
-        from.primaries.name(),
-        from.transfer.name(),
-        from.matrix.name()
-    )
 }
 
 impl Scaler {
