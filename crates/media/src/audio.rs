@@ -168,9 +168,14 @@ impl Work<'_> {
             "[0:{index}]aformat=channel_layouts={layout}:sample_rates={rate}:sample_fmts=flt{filter},\
              asplit={ways}{samples}{splits}"
         );
-        let resample = if rate > RATE_MAX_HZ || !filter.is_empty() { "aresample=48000" } else { "anull" };
+        // Not `aresample`: between filters and encoders that take any layout FFmpeg (5.1) cannot choose one for it.
+        let form = if rate > RATE_MAX_HZ || !filter.is_empty() {
+            format!("aformat=sample_rates=48000:channel_layouts={layout}")
+        } else {
+            "anull".to_owned()
+        };
         for n in 0..encoders {
-            graph.push_str(&format!(";[s{n}]{resample}[r{n}]"));
+            graph.push_str(&format!(";[s{n}]{form}[r{n}]"));
         }
         graph
     }
