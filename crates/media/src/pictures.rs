@@ -9,6 +9,7 @@ mod collect;
 mod look;
 mod pass;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::capability::Piece;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
-use crate::probe::Probe;
+use crate::probe::{Probe, VideoStream};
 use crate::recipe::PicturesSpec;
 use crate::tool::Toolbox;
 
@@ -123,6 +124,37 @@ pub async fn make_pictures(
     };
     work.all().await?;
     Ok(work.made)
+}
+
+/// Whether pictures are brought to the colours of every screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Colours {
+    Converted,
+    Kept,
+}
+
+/// What the pictures need of the installation, those of a second try too.
+pub(crate) fn pieces(
+    spec: &PicturesSpec,
+    probe: &Probe,
+    video: &VideoStream,
+    colours: Colours,
+) -> BTreeSet<Piece> {
+    let mut look = Look::of(probe, video);
+    if colours == Colours::Kept {
+        look.conversion = None;
+    }
+    let of_part = |part: Part| {
+        let later = Branch::later_tries(part, &look, spec).into_iter().map(|(branch, _)| branch);
+        std::iter::once(Branch::first_try(part, &look, spec)).chain(later).collect::<Vec<_>>()
+    };
+    let branches: Vec<Branch> = Part::wanted(spec).into_iter().flat_map(of_part).collect();
+    if branches.is_empty() {
+        return BTreeSet::new();
+    }
+    let encoders = branches.iter().filter_map(|branch| branch.encoder());
+    let encoders = encoders.map(|name| Piece::Encoder(name.to_owned().into()));
+    Piece::filters_of(&pass::graph(video.index, &branches)).into_iter().chain(encoders).collect()
 }
 
 struct Work<'a> {

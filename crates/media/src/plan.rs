@@ -12,6 +12,7 @@ mod encoder;
 mod grid;
 mod ladder;
 mod picture;
+mod pieces;
 mod rate;
 mod sound;
 
@@ -51,7 +52,7 @@ pub struct Plan {
     pub mp4: bool,
     /// Every decision and its reason, in the order in which they were made.
     pub decisions: Vec<Decision>,
-    /// What the installation must have for this plan, which [`plan`] has checked.
+    /// What the installation must have for every output of the recipe, which [`plan`] has checked.
     pub requires: Vec<Piece>,
 }
 
@@ -96,6 +97,15 @@ pub fn plan(recipe: &Recipe, probe: &Probe, capabilities: &Capabilities) -> Resu
         Some(spec) => plan_video(spec, probe, capabilities, &mut reasons)?,
         None => Plan::empty(),
     };
+    if let Some(spec) = &recipe.pictures {
+        pieces::of_pictures(spec, probe, capabilities, &mut reasons);
+    }
+    if let Some(spec) = &recipe.audio {
+        pieces::of_audio(spec, probe, &mut reasons);
+    }
+    if let Some(spec) = &recipe.images {
+        pieces::of_images(spec, probe, capabilities, &mut reasons);
+    }
     let plan = Plan { decisions: reasons.decisions, requires: reasons.requires, ..plan };
     capabilities.require(&plan.requires)?;
     Ok(plan)
@@ -148,7 +158,7 @@ impl VideoPlan {
         let is_seekable = seeks_exactly(probe.format, reasons);
         let ranges = if is_seekable { grid.ranges(&timeline) } else { vec![grid.whole()] };
         reasons.because("ranges", SegmentRange::told(&ranges), range_reason(is_seekable));
-        Ok(Self {
+        let video = Self {
             format: probe.format,
             stream_index: stream.index,
             container_start_us: probe.start_us,
@@ -161,7 +171,9 @@ impl VideoPlan {
             encoder,
             is_seekable,
             ranges,
-        })
+        };
+        reasons.require_all(video.pieces());
+        Ok(video)
     }
 
     /// The grid of a copy follows from the source's own keyframes, which only reading its packets tells.
@@ -254,6 +266,10 @@ impl Reasons {
 
     fn push(&mut self, about: &'static str, choice: String, reason: String, is_warning: bool) {
         self.decisions.push(Decision { about: about.into(), choice, reason, is_warning });
+    }
+
+    fn require_all(&mut self, pieces: impl IntoIterator<Item = Piece>) {
+        pieces.into_iter().for_each(|piece| self.require(piece));
     }
 
     fn require(&mut self, piece: Piece) {

@@ -84,7 +84,7 @@ fn before_input(frames: Frames) -> Vec<String> {
     }
 }
 
-fn graph(stream: u32, branches: &[Branch]) -> String {
+pub(super) fn graph(stream: u32, branches: &[Branch]) -> String {
     let labels: String = (0..branches.len()).map(|n| format!("[s{n}]")).collect();
     let mut graph = format!("[0:{stream}]split={}[all]{labels}", branches.len() + 1);
     for (n, branch) in branches.iter().enumerate() {

@@ -223,13 +223,11 @@ fn tone_maps(
         Some(HdrKind::DolbyVision) => "Dolby Vision",
         Some(HdrKind::Pq) | None => "HDR (PQ)",
     };
-    let tonemap = Piece::Filter("tonemap".into());
-    if !has_zscale || !capabilities.has(&tonemap) {
+    if !has_zscale || !capabilities.has(&Piece::Filter("tonemap".into())) {
         let why = format!("the source is {name}, and FFmpeg's filters zscale and tonemap are not there");
         reasons.warn("colour", "left as it is: it will look flat", why);
         return false;
     }
-    reasons.require(tonemap);
     let why = format!("the source is {name}, which browsers and most screens cannot show");
     if kind == Some(HdrKind::DolbyVision) {
         reasons.warn("colour", "tone-mapped to BT.709", format!("{why}; its own metadata is not used"));

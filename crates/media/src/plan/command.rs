@@ -1,11 +1,13 @@
 //! The command lines of FFmpeg that carry a plan out: pure functions of it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::colour::{Colour, ColourPath};
 use super::picture::{Mark, Picture, Scaler};
 use super::{Rung, Timeline, VideoPlan};
+use crate::capability::Piece;
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::probe::{Size, file_url, input_args};
@@ -60,6 +62,17 @@ impl VideoPlan {
         args.push(span.frames.to_string().into());
         args.extend(["-pix_fmt", "yuv420p", "-f", "rawvideo", "pipe:1"].map(Into::into));
         Ok(args)
+    }
+
+    /// What both command lines need of the installation.
+    pub(super) fn pieces(&self) -> BTreeSet<Piece> {
+        let span = DecodeSpan { seek_us: None, first_frame: 0, frames: self.timeline.frames };
+        let mut pieces = Piece::filters_of(&self.decoder_graph(&span));
+        pieces.extend(Piece::filters_of(&self.encoder_graph(0)));
+        pieces.insert(Piece::Encoder(self.encoder.name.clone().into()));
+        // The frames between them.
+        pieces.insert(Piece::Encoder("rawvideo".into()));
+        pieces
     }
 
     fn decoder_graph(&self, span: &DecodeSpan) -> String {

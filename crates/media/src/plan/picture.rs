@@ -102,12 +102,9 @@ pub(super) fn plan(
 }
 
 fn choose_scaler(capabilities: &Capabilities, reasons: &mut Reasons) -> Scaler {
-    let zscale = Piece::Filter("zscale".into());
-    if capabilities.has(&zscale) {
-        reasons.require(zscale);
+    if capabilities.has(&Piece::Filter("zscale".into())) {
         return Scaler::Zscale;
     }
-    reasons.require(Piece::Filter("scale".into()));
     reasons.warn("scaling", "FFmpeg's own", "zscale, which is four times faster, is not there");
     Scaler::Swscale
 }
@@ -126,7 +123,6 @@ fn say_geometry(stream: &VideoStream, reasons: &mut Reasons) {
         );
     }
     if stream.is_interlaced {
-        reasons.require(Piece::Filter("bwdif".into()));
         reasons.because("fields", "woven into frames", "the source is interlaced, and screens are not");
     }
     let odd = stream.display.width % 2 == 1 || stream.display.height % 2 == 1;
@@ -190,9 +186,6 @@ fn contained(picture: Size, frame: Size) -> Size {
 }
 
 fn plan_mark(mark: &Watermark, size: Size, reasons: &mut Reasons) -> Mark {
-    for filter in ["overlay", "scale", "colorchannelmixer"] {
-        reasons.require(Piece::Filter(filter.into()));
-    }
     let width = ((size.width * u32::from(mark.width_percent) / 100) & !1).max(2);
     reasons.because("watermark", format!("{width} pixels wide"), "the recipe asks for it");
     Mark {

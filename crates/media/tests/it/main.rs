@@ -17,6 +17,7 @@ mod probe;
 mod progressive;
 mod recipe;
 mod remux;
+mod requires;
 mod samples;
 mod sandbox;
 mod sniff;

@@ -10,6 +10,37 @@ use telecine_media::{
 
 const WEB: &str = r#"{"video": {}}"#;
 
+const ENCODERS: &[&str] = &["libx264", "libx265", "libsvtav1", "aac", "h264_nvenc", "rawvideo"];
+/// Of those that some plan needs.
+const FILTERS: &[&str] = &[
+    "aformat",
+    "anullsink",
+    "apad",
+    "aresample",
+    "asplit",
+    "atrim",
+    "bwdif",
+    "colorchannelmixer",
+    "crop",
+    "ebur128",
+    "format",
+    "fps",
+    "hflip",
+    "loudnorm",
+    "overlay",
+    "pad",
+    "scale",
+    "setpts",
+    "setsar",
+    "settb",
+    "split",
+    "tonemap",
+    "transpose",
+    "vflip",
+    "volumedetect",
+    "zscale",
+];
+
 fn rational(text: &str) -> Rational {
     text.parse().unwrap()
 }
@@ -18,8 +49,8 @@ fn capabilities() -> Capabilities {
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
     Capabilities {
         ffmpeg_version: Some("5.1.9".into()),
-        encoders: names(&["libx264", "libx265", "libsvtav1", "aac", "h264_nvenc"]),
-        filters: names(&["zscale", "scale", "tonemap", "loudnorm", "overlay", "colorchannelmixer", "bwdif"]),
+        encoders: names(ENCODERS),
+        filters: names(FILTERS),
         ..Capabilities::default()
     }
 }
