@@ -154,7 +154,7 @@ pub(crate) fn pieces(
     }
     let encoders = branches.iter().filter_map(|branch| branch.encoder());
     let encoders = encoders.map(|name| Piece::Encoder(name.to_owned().into()));
-    Piece::filters_of(&pass::graph(video.index, &branches)).into_iter().chain(encoders).collect()
+    Piece::filters_of(&pass::graph(video, &branches)).into_iter().chain(encoders).collect()
 }
 
 struct Work<'a> {
@@ -198,7 +198,10 @@ impl Work<'_> {
             [Part::Poster] if self.spec.poster.as_ref().is_some_and(|poster| poster.at_ms.is_none()) => {
                 self.look.poster_window()
             }
-            [Part::Storyboard] | [Part::Poster, Part::Storyboard] => Frames::Key,
+            // Fields are woven with those of the frames around, which must not be seconds away.
+            [Part::Storyboard] | [Part::Poster, Part::Storyboard] if !self.pass.video.is_interlaced => {
+                Frames::Key
+            }
             _ => Frames::All,
         };
         match self.run(&branches, frames).await {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::colour::{Colour, ColourPath};
-use super::picture::{Mark, Picture, Scaler};
+use super::picture::{DEINTERLACE, Mark, Picture, Scaler};
 use super::{Rung, Timeline, VideoPlan};
 use crate::capability::Piece;
 use crate::error::Result;
@@ -79,7 +79,7 @@ impl VideoPlan {
         let picture = &self.picture;
         let mut chain: Vec<String> = Vec::new();
         if picture.deinterlace {
-            chain.push("bwdif=mode=send_frame:parity=auto:deint=all".into());
+            chain.push(DEINTERLACE.into());
         }
         chain.extend(self.timeline.filters(span.first_frame));
         chain.extend(picture.rotation.filters().iter().map(ToString::to_string));

@@ -11,6 +11,9 @@ use crate::probe::{Rotation, Size, VideoStream};
 use crate::rational::Rational;
 use crate::recipe::{Fit, VideoSpec, Watermark, WatermarkCorner};
 
+/// From two fields to one frame, each of which is then a moment. It looks at the frames before and after.
+pub(crate) const DEINTERLACE: &str = "bwdif=mode=send_frame:parity=auto:deint=all";
+
 /// What is done to each frame, in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
