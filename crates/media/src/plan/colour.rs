@@ -8,9 +8,17 @@ use super::Reasons;
 use crate::capability::{Capabilities, Piece};
 use crate::probe::{ColourRange, HdrKind, VideoStream};
 
-/// From linear light, of which 100 cd/m² are white, to what a screen without HDR shows.
-const TONE_MAP: &str =
-    "format=gbrpf32le,zscale=p=bt709,tonemap=tonemap=hable:desat=0,zscale=t=bt709:m=bt709:r=limited";
+/// The white of paper in HDR, in cd/m², by ITU-R BT.2408; brighter is light itself.
+const WHITE_NITS: u32 = 203;
+
+/// From linear light, of which 1 is white, to what a screen without HDR shows.
+///
+/// Tones below a third of white stay as they are, those above are pressed together up to 1000 cd/m², which is white on
+/// the screen. With `hable` of 100 cd/m², the usual advice, grey of 118 came out at 105 and white at 193 of 255, and at
+/// 97 and 177 where a film says that it was mastered for 4000. What films say of themselves is not asked: it may come
+/// with some frames only, and a range must not depend on where it starts.
+const TONE_MAP: &str = "format=gbrpf32le,zscale=p=bt709,tonemap=tonemap=mobius:desat=0:peak=4.926,\
+                        zscale=t=bt709:m=bt709:r=limited";
 
 /// What the numbers of a picture mean. Output is always in the limited range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,7 +172,7 @@ impl ColourPath {
                 Some(format!("zscale={}:{to}", from.as_input(from_full)))
             }
             Self::ToneMap { from, from_full } => {
-                Some(format!("zscale={}:t=linear:npl=100,{TONE_MAP}", from.as_input(from_full)))
+                Some(format!("zscale={}:t=linear:npl={WHITE_NITS},{TONE_MAP}", from.as_input(from_full)))
             }
         }
     }

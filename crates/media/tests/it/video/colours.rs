@@ -122,3 +122,71 @@ async fn a_picture_that_says_nothing_is_taken_for_the_same_in_the_film_and_its_p
         assert_near(film, poster, 6, "film and poster");
     }
 }
+
+/// H.265 of ten bits, as phones and cameras write it.
+fn hdr_source(name: &str, transfer: &str, white_nits: u32, more_params: &str) -> PathBuf {
+    let to = format!("p=bt2020:t={transfer}:m=bt2020nc:npl={white_nits},format=yuv420p10le");
+    let params = format!(
+        "log-level=error:colorprim=bt2020:transfer={transfer}:colormatrix=bt2020nc:range=limited{more_params}"
+    );
+    let x265 = ["-c:v", "libx265", "-preset", "ultrafast", "-crf", "8", "-x265-params", &params];
+    Source { name, patch: (40, 180), to: &to, encoder: &x265 }.made()
+}
+
+/// Red is 0, green 120, blue 240.
+fn hue_degrees([r, g, b]: Rgb) -> f64 {
+    let [r, g, b] = [r, g, b].map(f64::from);
+    (3.0_f64.sqrt() * (g - b)).atan2(2.0 * r - g - b).to_degrees().rem_euclid(360.0)
+}
+
+fn saturation(colour: Rgb) -> f64 {
+    let most = f64::from(colour.into_iter().max().unwrap_or(0).max(1));
+    1.0 - f64::from(colour.into_iter().min().unwrap_or(0)) / most
+}
+
+#[tokio::test]
+async fn hdr_looks_as_its_tones_would_in_sdr() {
+    let mastered = ":hdr10=1:max-cll=4000,400:\
+                    master-display=G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(40000000,50)";
+    for (name, transfer, params) in [
+        ("patches-pq.mp4", "smpte2084", ""),
+        ("patches-pq-mastered.mp4", "smpte2084", mastered),
+        ("patches-hlg.mp4", "arib-std-b67", ""),
+    ] {
+        let source = hdr_source(name, transfer, 203, params);
+        assert!(probed(&source).await.unwrap().video().unwrap().hdr.is_some(), "{name}");
+
+        for (what, colours) in seen(&source, 180).await {
+            let what = format!("{name}, {what}: {colours:?}");
+            let [black, dark, grey, light, white, coloured @ ..] = colours.as_slice() else {
+                panic!("{what}")
+            };
+            assert_near(*black, [0; 3], 4, &what);
+            assert_near(*dark, PATCHES[1], 6, &what);
+            assert_near(*grey, PATCHES[2], 6, &what);
+            assert_near(*light, PATCHES[3], 12, &what);
+            // Room is left above it for what shines.
+            assert_near(*white, [218; 3], 12, &what);
+            for (have, wanted) in coloured.iter().zip(&PATCHES[5..]) {
+                let turned = (hue_degrees(*have) - hue_degrees(*wanted) + 180.0).rem_euclid(360.0) - 180.0;
+                assert!(turned.abs() < 5.0, "{what}: {have:?} is turned by {turned} degrees from {wanted:?}");
+                assert!((saturation(*have) - saturation(*wanted)).abs() < 0.08, "{what}: {have:?}");
+                assert_near(*have, *wanted, 16, &what);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_shines_in_hdr_is_white_and_not_grey() {
+    for (name, transfer) in [("bright-pq.mp4", "smpte2084"), ("bright-hlg.mp4", "arib-std-b67")] {
+        let source = hdr_source(name, transfer, 1000, "");
+
+        for (what, colours) in seen(&source, 180).await {
+            let what = format!("{name}, {what}: {colours:?}");
+            assert_near(colours[4], [255; 3], 4, &what);
+            let greys: Vec<i32> = colours[..5].iter().map(|[r, _, _]| *r).collect();
+            assert!(greys.is_sorted() && greys[3] < 250, "tones stay apart: {what}");
+        }
+    }
+}
