@@ -23,6 +23,7 @@ mod sandbox;
 mod sniff;
 mod soundtrack;
 mod tool;
+mod verdicts;
 mod verify;
 mod video;
 mod whole;
