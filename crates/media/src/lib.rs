@@ -53,8 +53,8 @@ pub use capability::{Capabilities, Piece};
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
 pub use image::{ImageOutput, ImageSet, Placement, Refusal, VipsAnswer, VipsJob, make_images};
 pub use isobmff::{
-    InitSegment, IsobmffError, MediaSegment, Mp4Summary, Sample, Track, TrackKind, mp4_summary, read_init,
-    read_segment,
+    InitSegment, IsobmffError, KeyFrame, MediaSegment, Mp4Summary, Sample, Track, TrackKind, mp4_key_frames,
+    mp4_summary, read_init, read_segment,
 };
 pub use limits::Limits;
 pub use loudness::LoudnessMeasure;

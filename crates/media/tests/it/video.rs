@@ -8,6 +8,7 @@ mod determinism;
 mod edits;
 mod joints;
 mod length;
+mod seeks;
 mod truncation;
 
 use std::collections::BTreeMap;
