@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use crate::ending::require_whole;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
 use crate::sniff::{Format, sniff_file};
@@ -72,6 +73,7 @@ pub async fn probe_as(
     let file_bytes =
         metadata.map_err(|error| MediaError::io(STEP, "the input cannot be read", &error))?.len();
     limits.check_file_bytes(file_bytes)?;
+    require_whole(&path, format, STEP).await?;
     let answer = ask(toolbox, &path, format, limits, cancel).await?;
     let probe = ffprobe::parse(&answer.stdout, format, file_bytes)
         .map_err(|error| explained(error, answer.stderr_tail))?;
