@@ -23,8 +23,6 @@ pub use placement::Placement;
 
 const STEP: &str = "images";
 const ANSWER_MAX_BYTES: usize = 1 << 20;
-/// Far above what pictures within the usual limits need: a bound against bombs that no header gives away.
-const ADDRESS_SPACE_MAX_BYTES: u64 = 8 << 30;
 
 /// Makes every variant of a picture in `scratch`, which also holds them when it returns.
 ///
@@ -88,7 +86,6 @@ async fn ask(
         .limits(ToolLimits {
             wall: Duration::from_secs(600),
             cpu: Some(Duration::from_secs(600)),
-            address_space_bytes: Some(ADDRESS_SPACE_MAX_BYTES),
             ..ToolLimits::default()
         });
     let finished = tool.start(cancel)?.finish().await?;

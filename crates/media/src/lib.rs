@@ -85,8 +85,8 @@ pub use remux::{Remux, RemuxSpec, Remuxed, copy_obstacle, remux_to_mp4, remux_to
 pub use sniff::{Class, Format, SNIFF_BYTES, sniff, sniff_file};
 pub use soundtrack::{Channels, Soundtrack, SoundtrackSpec, make_soundtrack};
 pub use tool::{
-    Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, Tool, ToolLimits,
-    Toolbox,
+    Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, TOOL_MEMORY_BYTES,
+    Tool, ToolLimits, Toolbox,
 };
 pub use verify::{MadeRendition, Promise, PromisedRung, Verified, VerifiedFile, VerifiedRendition, verify};
 pub use video::{

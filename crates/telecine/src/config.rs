@@ -38,11 +38,12 @@ pub(crate) enum Key {
     DrainMs,
     KeepHistoryDays,
     Sandbox,
+    ToolMemoryMb,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Database,
         Self::Slots,
         Self::Concurrency,
@@ -55,6 +56,7 @@ impl Key {
         Self::DrainMs,
         Self::KeepHistoryDays,
         Self::Sandbox,
+        Self::ToolMemoryMb,
         Self::Log,
     ];
 
@@ -72,6 +74,7 @@ impl Key {
             Self::DrainMs => "drain_ms",
             Self::KeepHistoryDays => "keep_history_days",
             Self::Sandbox => "sandbox",
+            Self::ToolMemoryMb => "tool_memory_mb",
             Self::Log => "log",
         }
     }
@@ -92,6 +95,7 @@ impl Key {
             Self::DrainMs => Some("25000"),
             Self::KeepHistoryDays => Some("30"),
             Self::Sandbox => Some("on"),
+            Self::ToolMemoryMb => Some("4096"),
             Self::Log => Some("pretty"),
             Self::Slots | Self::Kinds | Self::Name => None,
         }
@@ -189,6 +193,8 @@ pub(crate) struct Config {
     pub(crate) keep_history: Duration,
     /// Whether programs that read media are confined.
     pub(crate) sandbox: bool,
+    /// Of each program that reads media.
+    pub(crate) tool_memory_bytes: u64,
     pub(crate) log: Log,
     typed: Layer,
 }

@@ -67,7 +67,8 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::SweepMs
             | Key::PollMs
             | Key::DrainMs
-            | Key::KeepHistoryDays,
+            | Key::KeepHistoryDays
+            | Key::ToolMemoryMb,
             value,
         ) => integer(value),
         (Key::Database | Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox, _) => None,
@@ -94,7 +95,8 @@ fn expected(key: Key) -> &'static str {
         | Key::SweepMs
         | Key::PollMs
         | Key::DrainMs
-        | Key::KeepHistoryDays => "a whole number",
+        | Key::KeepHistoryDays
+        | Key::ToolMemoryMb => "a whole number",
     }
 }
 

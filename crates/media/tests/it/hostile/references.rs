@@ -7,10 +7,9 @@ use telecine_media::{Format, Program};
 use tokio_util::sync::CancellationToken;
 
 use super::boxes::{boxed, with_boxes};
-use super::{contained_by_both, decode_all, probed, probed_as, write};
+use super::{contained_by_both, decode_all, probed, probed_as, toolbox, write};
 use crate::canary::Canary;
 use crate::clips;
-use crate::sandbox::toolbox;
 
 const DEMUXED: [Format; 8] = [
     Format::Mp4,
