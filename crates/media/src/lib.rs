@@ -28,6 +28,7 @@
 mod audio;
 mod capability;
 mod digest;
+mod ending;
 mod error;
 mod image;
 mod isobmff;
@@ -50,6 +51,7 @@ mod video;
 
 pub use audio::{AudioFile, AudioSet, make_audio};
 pub use capability::{Capabilities, Piece};
+pub use ending::require_whole;
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
 pub use image::{ImageOutput, ImageSet, Placement, Refusal, VipsAnswer, VipsJob, make_images};
 pub use isobmff::{
@@ -83,8 +85,8 @@ pub use remux::{Remux, RemuxSpec, Remuxed, remux_to_mp4, remux_to_segments};
 pub use sniff::{Class, Format, SNIFF_BYTES, sniff, sniff_file};
 pub use soundtrack::{Channels, Soundtrack, SoundtrackSpec, make_soundtrack};
 pub use tool::{
-    Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, Tool, ToolLimits,
-    Toolbox,
+    Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, TOOL_MEMORY_BYTES,
+    Tool, ToolLimits, Toolbox,
 };
 pub use verify::{MadeRendition, Promise, PromisedRung, Verified, VerifiedFile, VerifiedRendition, verify};
 pub use video::{

@@ -41,11 +41,12 @@ pub(crate) enum Key {
     DrainMs,
     KeepHistoryDays,
     Sandbox,
+    ToolMemoryMb,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Database,
         Self::Store,
         Self::Scratch,
@@ -61,6 +62,7 @@ impl Key {
         Self::DrainMs,
         Self::KeepHistoryDays,
         Self::Sandbox,
+        Self::ToolMemoryMb,
         Self::Log,
     ];
 
@@ -81,6 +83,7 @@ impl Key {
             Self::DrainMs => "drain_ms",
             Self::KeepHistoryDays => "keep_history_days",
             Self::Sandbox => "sandbox",
+            Self::ToolMemoryMb => "tool_memory_mb",
             Self::Log => "log",
         }
     }
@@ -100,6 +103,7 @@ impl Key {
             Self::DrainMs => Some("25000"),
             Self::KeepHistoryDays => Some("30"),
             Self::Sandbox => Some("on"),
+            Self::ToolMemoryMb => Some("4096"),
             Self::Log => Some("pretty"),
             // What these default to depends on the machine and on other keys; see `meaning`.
             Self::Store | Self::Scratch | Self::Slots => None,
@@ -204,6 +208,8 @@ pub(crate) struct Config {
     pub(crate) keep_history: Duration,
     /// Whether programs that read media are confined.
     pub(crate) sandbox: bool,
+    /// Of each program that reads media.
+    pub(crate) tool_memory_bytes: u64,
     pub(crate) log: Log,
     typed: Layer,
 }

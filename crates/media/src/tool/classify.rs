@@ -22,7 +22,7 @@ pub(super) fn failure(
     stderr_tail: String,
 ) -> MediaError {
     let verdict = match status.signal() {
-        Some(signal) => of_signal(signal),
+        Some(signal) => of_last_words(&stderr_tail).unwrap_or_else(|| of_signal(signal)),
         None => of_launcher(status.code(), &stderr_tail)
             .or_else(|| of_words(&stderr_tail))
             .or_else(|| of_code(status.code()))
@@ -56,6 +56,16 @@ fn of_launcher(code: Option<i32>, stderr: &str) -> Option<Verdict> {
         Refusal::Missing(feature) => Verdict::Install(Piece::Kernel(feature)),
         Refusal::Failed => Verdict::Again(Interruption::Io),
     })
+}
+
+/// What programs say that abort when they are refused memory: Rust's, GLib's, C++'s and C's.
+const OUT_OF_MEMORY: &[&str] =
+    &["memory allocation of ", "failed to allocate", "bad_alloc", "Cannot allocate memory", "malloc of size"];
+
+/// A program that died of a signal may have told why.
+fn of_last_words(stderr: &str) -> Option<Verdict> {
+    let is_told = OUT_OF_MEMORY.iter().any(|words| stderr.contains(words));
+    is_told.then_some(Verdict::Again(Interruption::OutOfMemory))
 }
 
 fn of_signal(signal: i32) -> Verdict {
@@ -237,6 +247,8 @@ mod tests {
             (183 << 8, "", "input_corrupt", false),
             (228 << 8, "", "disk_full", true),
             (9, "", "killed", true),
+            (6, "memory allocation of 16777216 bytes failed\n", "out_of_memory", true),
+            (5, "GLib-ERROR **: gmem.c:136: failed to allocate 8 bytes\n", "out_of_memory", true),
             (11, "", "tool_crashed", true),
             (24, "", "time_limit", true),
             (25, "", "input_too_large", false),

@@ -80,7 +80,8 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::SweepMs
             | Key::PollMs
             | Key::DrainMs
-            | Key::KeepHistoryDays,
+            | Key::KeepHistoryDays
+            | Key::ToolMemoryMb,
             value,
         ) => integer(value),
         (Key::Database | Key::Store | Key::Scratch | Key::InputFolders, _) => None,
@@ -111,7 +112,8 @@ fn expected(key: Key) -> &'static str {
         | Key::SweepMs
         | Key::PollMs
         | Key::DrainMs
-        | Key::KeepHistoryDays => "a whole number",
+        | Key::KeepHistoryDays
+        | Key::ToolMemoryMb => "a whole number",
     }
 }
 

@@ -15,6 +15,9 @@ const MAX_SLOTS: u32 = 1_000;
 /// A year: nobody means more, and it keeps every sum of instants in range.
 const MAX_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
 const MAX_DAYS: u32 = 36_500;
+/// Enough to probe a film; less is a slip.
+const MIN_TOOL_MB: u64 = 128;
+const MAX_TOOL_MB: u64 = 1 << 20;
 
 /// The name of a store that nobody chose, and of scratch space in the system's temporary folder.
 const STORE: &str = "telecine-store";
@@ -41,6 +44,7 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         drain_within: reader.required(Key::DrainMs, milliseconds)?,
         keep_history: reader.required(Key::KeepHistoryDays, days)?,
         sandbox: reader.required(Key::Sandbox, on_or_off)?,
+        tool_memory_bytes: reader.required(Key::ToolMemoryMb, mebibytes)?,
         log: reader.required(Key::Log, log)?,
         typed: typed.clone(),
     };
@@ -188,6 +192,14 @@ fn days(text: &str) -> Result<Duration> {
     let days = text.parse().ok().filter(|days| *days <= MAX_DAYS);
     days.map(|days| DAY * days)
         .ok_or_else(|| anyhow!("must be a number of days from 0 to {MAX_DAYS}, not `{text}`"))
+}
+
+fn mebibytes(text: &str) -> Result<u64> {
+    let range = MIN_TOOL_MB..=MAX_TOOL_MB;
+    let mebibytes = text.parse().ok().filter(|mebibytes| range.contains(mebibytes));
+    mebibytes.map(|mebibytes: u64| mebibytes << 20).ok_or_else(|| {
+        anyhow!("must be a number of mebibytes from {MIN_TOOL_MB} to {MAX_TOOL_MB}, not `{text}`")
+    })
 }
 
 fn on_or_off(text: &str) -> Result<bool> {

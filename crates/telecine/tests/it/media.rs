@@ -93,6 +93,19 @@ fn a_probe_is_confined_and_says_nothing_about_it() {
 }
 
 #[test]
+fn the_memory_of_a_program_is_what_was_configured() {
+    let place = with_clip();
+
+    place.write("telecine.toml", "tool_memory_mb = 128");
+    assert_eq!(place.run(&["probe", "clip.mp4"]).code, Some(0));
+
+    place.write("telecine.toml", "tool_memory_mb = 1");
+    let refused = place.run(&["probe", "clip.mp4"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("must be a number of mebibytes from 128"), "{refused:?}");
+}
+
+#[test]
 fn leaving_the_sandbox_is_said_loudly_wherever_it_was_asked_for() {
     let place = with_clip();
 
