@@ -27,9 +27,14 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 const SEGMENT_MAX_BYTES: u64 = 1 << 30;
 
 /// FFmpeg allocates every raw frame anew, and the C library would get its pages from the kernel and give them back each
-/// time. Keeping them halved an encoder's system time (0.35 s to 0.17 s for two seconds of 1080p).
-const KEEP_MEMORY: [(&str, &str); 2] =
-    [("MALLOC_MMAP_THRESHOLD_", "67108864"), ("MALLOC_TRIM_THRESHOLD_", "268435456")];
+/// time: they are kept, and asked for as huge ones. For four seconds of 1080p an encoder has 4,300 page faults instead
+/// of 39,000 (73,000 without any of this), and a decoder spends 4 % less. Other C libraries do not look at these.
+const KEEP_MEMORY: [(&str, &str); 4] = [
+    ("MALLOC_MMAP_THRESHOLD_", "67108864"),
+    ("MALLOC_TRIM_THRESHOLD_", "268435456"),
+    ("MALLOC_TOP_PAD_", "67108864"),
+    ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
+];
 
 /// Contiguous segments that are all missing.
 pub(super) struct Run<'a> {
@@ -103,11 +108,8 @@ impl Run<'_> {
         let inputs = DecodeInputs { source, mark_format: self.mark_format };
         let (reader, writer) = pump::wide_pipe().map_err(cannot("a pipe cannot be made"))?;
         let mut tool = self
-            .toolbox
-            .tool(Program::Ffmpeg, STEP)?
+            .ffmpeg()?
             .args(plan.decoder_args(&inputs, &span, limits)?)
-            .env(KEEP_MEMORY[0].0, KEEP_MEMORY[0].1)
-            .env(KEEP_MEMORY[1].0, KEEP_MEMORY[1].1)
             .readable(source)
             .stdout(Output::Into(writer))
             .limits(ToolLimits { file_size_bytes: Some(0), ..self.tool_limits(span.frames) });
@@ -141,13 +143,10 @@ impl Run<'_> {
             .map(|rung| folder.join(format!("{}.part", file_name(segment, &rung.name))))
             .collect();
         let (reader, sink) = pump::wide_pipe().map_err(cannot("a pipe cannot be made"))?;
-        let tool: Tool = self
-            .toolbox
-            .tool(Program::Ffmpeg, STEP)?
+        let tool = self
+            .ffmpeg()?
             .arg("-y")
             .args(plan.encoder_args(segment, &outputs))
-            .env(KEEP_MEMORY[0].0, KEEP_MEMORY[0].1)
-            .env(KEEP_MEMORY[1].0, KEEP_MEMORY[1].1)
             .scratch(folder)
             .stdin(Input::From(reader))
             .stdout(Output::Progress)
@@ -156,6 +155,11 @@ impl Run<'_> {
                 ..self.tool_limits(self.allowed(segment).most)
             });
         Ok(Encoder { running: tool.start(self.cancel)?, sink, outputs })
+    }
+
+    fn ffmpeg(&self) -> Result<Tool> {
+        let tool = self.toolbox.tool(Program::Ffmpeg, STEP)?;
+        Ok(KEEP_MEMORY.into_iter().fold(tool, |tool, (name, value)| tool.env(name, value)))
     }
 
     fn tool_limits(&self, frames: u64) -> ToolLimits {
