@@ -5,10 +5,12 @@
 //! [`read_segment`] takes every sample's time, size and kind out of a media segment.
 
 mod codecs;
+mod delay;
 mod init;
 mod segment;
 mod summary;
 
+pub(crate) use delay::keyframe_delay_us;
 pub use init::{InitSegment, Track, TrackKind, read_init};
 pub(crate) use segment::{FragmentReader, write_fragment};
 pub use segment::{MediaSegment, Sample, read_segment};

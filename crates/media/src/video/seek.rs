@@ -8,9 +8,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::STEP;
 use crate::error::{At, MediaError, Result};
+use crate::isobmff::keyframe_delay_us;
 use crate::limits::Limits;
 use crate::plan::VideoPlan;
 use crate::probe::input_args;
+use crate::sniff::Format;
 use crate::tool::{Output, Program, ToolLimits, Toolbox};
 
 /// After so many steps back it is cheaper to read from the beginning.
@@ -21,7 +23,8 @@ const FIRST_STEP_US: u64 = 2_000_000;
 ///
 /// Demuxers seek by decoding time. A keyframe after a long still picture is decoded long before it is shown, so the
 /// keyframe that is found may be shown behind the range, and the picture that stands when the range begins would be
-/// missing. So the place is looked at first, which costs one ffprobe for a range.
+/// missing. Where the file's own tables show that no keyframe is shown so late, that is known in a millisecond; elsewhere
+/// the place is looked at first, which costs one ffprobe for a range.
 pub(super) async fn seek_point(
     toolbox: &Toolbox,
     plan: &VideoPlan,
@@ -36,9 +39,12 @@ pub(super) async fn seek_point(
     // Deinterlacing looks at the frame before.
     let needed_us = if plan.picture.deinterlace { shown_us - time_us(2) } else { shown_us };
     let mut seek_us = shown_us - lead_us;
+    if can_seek(plan, seek_us) && no_keyframe_is_later(plan, source, needed_us - seek_us).await {
+        return Ok(u64::try_from(seek_us).ok());
+    }
     let mut step_us = FIRST_STEP_US.cast_signed();
     for _ in 0..MAX_LOOKS {
-        if !plan.is_seekable || seek_us <= 0 || seek_us + plan.container_start_us < 0 {
+        if !can_seek(plan, seek_us) {
             return Ok(None);
         }
         let packet = first_packet(toolbox, plan, source, seek_us, limits, cancel).await?;
@@ -55,6 +61,21 @@ pub(super) async fn seek_point(
         step_us = step_us.saturating_mul(3);
     }
     Ok(None)
+}
+
+fn can_seek(plan: &VideoPlan, seek_us: i64) -> bool {
+    plan.is_seekable && seek_us > 0 && seek_us + plan.container_start_us >= 0
+}
+
+/// Whether every keyframe is shown within so long of its decoding. A file that cannot be read is left to the programs,
+/// which say how.
+async fn no_keyframe_is_later(plan: &VideoPlan, source: &Path, most_us: i64) -> bool {
+    if plan.format != Format::Mp4 {
+        return false;
+    }
+    let source = source.to_owned();
+    let delay_us = tokio::task::spawn_blocking(move || keyframe_delay_us(&source)).await;
+    matches!(delay_us, Ok(Ok(Some(delay_us))) if i64::try_from(delay_us).is_ok_and(|us| us <= most_us))
 }
 
 #[derive(Debug)]
