@@ -17,6 +17,11 @@ pub const HARDWARE_ENCODERS: [(VideoCodec, &str); 7] = [
     (VideoCodec::Av1, "av1_nvenc"),
 ];
 
+/// Left to itself, x264 (164) gives other bytes with each of the processor's instruction sets; and with AVX-512 its
+/// macroblock tree looks at memory that nobody wrote where a row has not a multiple of eight macroblocks, as in 854x480:
+/// the same command twice gives other bytes. This takes the portable code for that tree, for 1.6 % more CPU.
+const X264_REPEATABLE: &str = "cpu-independent=1";
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EncoderPlan {
     pub codec: VideoCodec,
@@ -121,6 +126,7 @@ impl EncoderPlan {
             _ => {
                 add(&["-preset", preset, "-crf", &crf, "-maxrate", &rate, "-bufsize", &buffer]);
                 add(&["-profile:v", "high", "-keyint_min", &gop, "-sc_threshold", "0"]);
+                add(&["-x264-params", X264_REPEATABLE]);
             }
         }
         if self.codec == VideoCodec::H265 && self.name != "libx265" {
