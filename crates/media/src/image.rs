@@ -6,14 +6,16 @@
 mod job;
 mod placement;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::capability::Piece;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
-use crate::recipe::ImageSpec;
+use crate::recipe::{ImageFormat, ImageSpec};
 use crate::sniff::{Class, Format};
 use crate::tool::{Output, Program, ToolLimits, Toolbox};
 
@@ -62,6 +64,33 @@ pub async fn make_images(
         output.path = scratch.join(&output.path);
     }
     Ok(set)
+}
+
+/// What the variants of a picture of that type need of libvips.
+pub(crate) fn pieces(spec: &ImageSpec, source: Format) -> BTreeSet<Piece> {
+    let savers = spec.variants.iter().flat_map(|variant| &variant.formats).map(|format| saver(*format));
+    loader(source).into_iter().chain(savers).map(|name| Piece::VipsForeign(name.into())).collect()
+}
+
+fn loader(format: Format) -> Option<&'static str> {
+    match format {
+        Format::Jpeg => Some("VipsForeignLoadJpegFile"),
+        Format::Png => Some("VipsForeignLoadPngFile"),
+        Format::Webp => Some("VipsForeignLoadWebpFile"),
+        Format::Gif => Some("VipsForeignLoadNsgifFile"),
+        Format::Avif | Format::Heic => Some("VipsForeignLoadHeifFile"),
+        _ => None,
+    }
+}
+
+fn saver(format: ImageFormat) -> &'static str {
+    match format {
+        ImageFormat::Jpeg => "VipsForeignSaveJpegFile",
+        ImageFormat::Png => "VipsForeignSavePngFile",
+        ImageFormat::Webp => "VipsForeignSaveWebpFile",
+        ImageFormat::Avif => "VipsForeignSaveHeifFile",
+        ImageFormat::Gif => "VipsForeignSaveCgifFile",
+    }
 }
 
 async fn ask(

@@ -62,7 +62,7 @@ pub use pictures::{Pictures, Poster, Preview, SampledFrame, SceneCut, Storyboard
 pub use plan::{
     Colour, ColourPath, Crop, Decision, DecodeInputs, DecodeSpan, Delivery, EncoderPlan, Grid,
     HARDWARE_ENCODERS, Mark, Matrix, Picture, Plan, Primaries, Rung, Scaler, SegmentRange, SoundPlan,
-    Timeline, Transfer, VideoPlan, plan,
+    Timeline, Transfer, VideoPlan, copy_obstacle, plan,
 };
 pub use playlist::{
     AudioGroup, AudioRendition, Bandwidth, GrowingPlaylist, MediaFacts, Presentation, SegmentFact, Variant,
@@ -79,7 +79,7 @@ pub use recipe::{
     ImageVariant, Ladder, Loudness, Packaging, PicturesSpec, PosterSpec, Preset, PreviewSpec, Recipe,
     StoryboardSpec, Trim, VideoCodec, VideoSpec, Watermark, WatermarkCorner,
 };
-pub use remux::{Remux, RemuxSpec, Remuxed, copy_obstacle, remux_to_mp4, remux_to_segments};
+pub use remux::{Remux, RemuxSpec, Remuxed, remux_to_mp4, remux_to_segments};
 pub use sniff::{Class, Format, SNIFF_BYTES, sniff, sniff_file};
 pub use soundtrack::{Channels, Soundtrack, SoundtrackSpec, make_soundtrack};
 pub use tool::{

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Reasons;
-use crate::capability::{Capabilities, Piece};
+use crate::capability::Capabilities;
 use crate::recipe::{Hardware, Preset, VideoCodec, VideoSpec};
 
 /// Encoders in hardware that take frames from memory, for each codec in order of preference.
@@ -30,14 +30,8 @@ pub struct EncoderPlan {
 
 impl EncoderPlan {
     /// For streams that are copied.
-    pub(super) fn none() -> Self {
-        Self {
-            codec: VideoCodec::H264,
-            name: "copy".into(),
-            preset: Preset::default(),
-            crf: 0,
-            is_repeatable: true,
-        }
+    pub(super) fn none(codec: VideoCodec) -> Self {
+        Self { codec, name: "copy".into(), preset: Preset::default(), crf: 0, is_repeatable: true }
     }
 }
 
@@ -49,7 +43,6 @@ pub(super) fn plan(spec: &VideoSpec, capabilities: &Capabilities, reasons: &mut 
     };
     let crf = spec.crf.unwrap_or_else(|| usual_crf(spec.codec));
     let name = hardware.unwrap_or(software);
-    reasons.require(Piece::Encoder(name.into()));
     let choice = format!("{name}, quality {crf}, one thread a segment");
     match (spec.hardware, hardware) {
         (Hardware::Never, _) => {

@@ -12,7 +12,7 @@ use crate::recipe::VideoSpec;
 const USUAL_RATES: [(i64, i64); 8] =
     [(24000, 1001), (24, 1), (25, 1), (30000, 1001), (30, 1), (50, 1), (60000, 1001), (60, 1)];
 /// Beyond it bits are spent that few screens show.
-const MAX_FPS: i64 = 60;
+pub(super) const MAX_FPS: u32 = 60;
 /// Rates nearer than this to a usual one are that one, told inexactly: 29.97 and 30 differ by 1 in 1000.
 const SAME_RATE: f64 = 0.0002;
 /// An average this near to a usual rate comes from a source that is meant to have it.
@@ -125,7 +125,7 @@ fn choose_rate(stream: &VideoStream, reasons: &mut Reasons) -> Result<Rational> 
     let known = || refusal(InputProblem::Unsupported, "nobody says how many frames a second it has");
     let avg = stream.avg_fps.or(stream.base_fps).ok_or_else(known)?;
     let base = stream.base_fps.unwrap_or(avg);
-    let highest = Rational::new(MAX_FPS, 1).unwrap_or(Rational::ONE);
+    let highest = Rational::new(i64::from(MAX_FPS), 1).unwrap_or(Rational::ONE);
     let (fps, reason) = if stream.is_vfr {
         constant_for(avg, base, highest)
     } else {

@@ -98,6 +98,12 @@ const WORDS: &[(&str, Verdict)] = &[
     ("corrupt decoded frame in stream", Verdict::Never(InputProblem::Corrupt)),
     ("ould not find codec parameters", Verdict::Never(InputProblem::Corrupt)),
     ("Cannot determine format of input stream", Verdict::Never(InputProblem::Corrupt)),
+    ("Error while opening decoder for input stream", Verdict::Never(InputProblem::Corrupt)),
+    // Whatever the reason that follows, it is a decoder's: `Error while decoding stream #0:1: Invalid argument`.
+    ("Error while decoding stream #", Verdict::Never(InputProblem::Corrupt)),
+    ("Error submitting packet to decoder", Verdict::Never(InputProblem::Corrupt)),
+    ("not found for input stream", Verdict::Never(InputProblem::Unsupported)),
+    ("Not yet implemented in FFmpeg", Verdict::Never(InputProblem::Unsupported)),
     ("matches no streams", Verdict::Never(InputProblem::NoSuchStream)),
     ("does not contain any stream", Verdict::Never(InputProblem::NoSuchStream)),
 ];
@@ -225,6 +231,9 @@ mod tests {
             (exit_1, "[libx264 @ 0x55d8] something new", "tool_failed", true),
             (exit_1, "in.mp4: corrupt input packet in stream 1", "input_truncated", false),
             (exit_1, "Output file #0 does not contain any stream", "input_no_such_stream", false),
+            (exit_1, "Error while decoding stream #0:1: Invalid argument", "input_corrupt", false),
+            (exit_1, "Decoder (codec none) not found for input stream #0:0", "input_unsupported", false),
+            (exit_1, "Error while decoding stream #0:1: Cannot allocate memory", "out_of_memory", true),
             (183 << 8, "", "input_corrupt", false),
             (228 << 8, "", "disk_full", true),
             (9, "", "killed", true),

@@ -80,15 +80,17 @@ async fn one_decode_gives_every_rendition_the_loudness_and_the_waveform() {
 #[tokio::test]
 async fn loudness_is_brought_to_the_webs() {
     let spec = AudioSpec { formats: all_formats(), loudness: Loudness::Normalise, ..AudioSpec::default() };
+    // At the rate of the renditions there is nothing to resample, which FFmpeg treats otherwise.
+    for input in [tones(), clips::plain()] {
+        let (set, _scratch) = made(&input, &spec).await.unwrap();
 
-    let (set, _scratch) = made(&tones(), &spec).await.unwrap();
-
-    for rendition in &set.renditions {
-        let (lufs, peak) = measured(&rendition.path);
-        assert!((lufs + 16.0).abs() < 1.0 && peak < -0.9, "{rendition:?}: {lufs} LUFS, {peak} dBTP");
+        for rendition in &set.renditions {
+            let (lufs, peak) = measured(&rendition.path);
+            assert!((lufs + 16.0).abs() < 1.0 && peak < -0.9, "{rendition:?}: {lufs} LUFS, {peak} dBTP");
+        }
+        let source = set.loudness.integrated_lufs.unwrap();
+        assert!((source - measured(&input).0).abs() < 0.2, "what is told is the source's");
     }
-    let source = set.loudness.integrated_lufs.unwrap();
-    assert!((source - measured(&tones()).0).abs() < 0.2, "what is told is the source's");
 }
 
 #[tokio::test]

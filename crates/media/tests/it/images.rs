@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clips;
 
 /// `telecine-vips` is a package of its own, which Cargo does not build for the tests of this one.
-fn helper() -> PathBuf {
+pub(crate) fn helper() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
         let us = std::env::current_exe().unwrap();
