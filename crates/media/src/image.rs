@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::capability::Piece;
+use crate::ending::require_whole;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
 use crate::recipe::{ImageFormat, ImageSpec};
@@ -50,6 +51,7 @@ pub async fn make_images(
     let file_bytes = tokio::fs::metadata(&input).await;
     let file_bytes = file_bytes.map_err(|error| MediaError::io(STEP, "the input cannot be read", &error))?;
     limits.check_file_bytes(file_bytes.len())?;
+    require_whole(&input, format, STEP).await?;
 
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let job = VipsJob { input, format, spec: spec.clone(), limits: limits.clone(), threads };

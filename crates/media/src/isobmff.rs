@@ -12,6 +12,7 @@ mod summary;
 pub use init::{InitSegment, Track, TrackKind, read_init};
 pub(crate) use segment::{FragmentReader, write_fragment};
 pub use segment::{MediaSegment, Sample, read_segment};
+pub(crate) use summary::summarise;
 pub use summary::{Mp4Summary, mp4_summary};
 
 use crate::error::{At, MediaError};

@@ -28,6 +28,7 @@
 mod audio;
 mod capability;
 mod digest;
+mod ending;
 mod error;
 mod image;
 mod isobmff;
@@ -50,6 +51,7 @@ mod video;
 
 pub use audio::{AudioFile, AudioSet, make_audio};
 pub use capability::{Capabilities, Piece};
+pub use ending::require_whole;
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
 pub use image::{ImageOutput, ImageSet, Placement, Refusal, VipsAnswer, VipsJob, make_images};
 pub use isobmff::{

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use crate::ending::require_whole;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
 use crate::sniff::{Format, sniff_file};
@@ -73,6 +74,7 @@ pub async fn probe_as(
     let file_bytes =
         metadata.map_err(|error| MediaError::io(STEP, "the input cannot be read", &error))?.len();
     limits.check_file_bytes(file_bytes)?;
+    require_whole(&path, format, STEP).await?;
     let answer = match ask(toolbox, &path, format, limits, cancel).await {
         Ok(answer) => answer,
         Err(error) => return Err(blame::explained(error, &path).await),

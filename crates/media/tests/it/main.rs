@@ -6,6 +6,7 @@ mod audio;
 mod canary;
 mod capability;
 mod clips;
+mod ending;
 mod film;
 mod hostile;
 mod images;

@@ -395,7 +395,12 @@ async fn half_a_film_is_not_taken_for_a_whole_one() {
         std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
     });
 
-    let (pictures, _scratch) = taken(&half, &everything()).await;
+    // Its probe would be refused: it became so after it.
+    let (probe, scratch) = (probed(&whole).await.unwrap(), tempfile::tempdir().unwrap());
+    let (spec, limits, cancel) = (everything(), Limits::default(), CancellationToken::new());
+    let toolbox = clips::toolbox();
+    let pictures =
+        make_pictures(&toolbox, &half, &probe, &spec, &limits, scratch.path(), &cancel).await.unwrap();
 
     assert_eq!(pictures.storyboard.unwrap().unwrap_err().code(), "input_truncated");
     assert_eq!(pictures.scenes.unwrap().unwrap_err().code(), "input_truncated");
