@@ -469,3 +469,23 @@ fn a_picture_and_a_part_behind_the_end_are_refused() {
 
     assert_eq!((no_video.code(), behind.code()), ("input_no_such_stream", "input_no_such_stream"));
 }
+
+#[test]
+fn a_fast_source_is_thinned_evenly_where_enough_frames_are_left() {
+    for (source, kept) in [
+        ("144/1", "48/1"),
+        ("120/1", "60/1"),
+        ("120000/1001", "60000/1001"),
+        ("100/1", "50/1"),
+        ("240/1", "60/1"),
+        ("75/1", "60/1"),
+        ("61/1", "60/1"),
+    ] {
+        let fps = Some(rational(source));
+        let video = VideoStream { avg_fps: fps, base_fps: fps, frame_count: None, ..camera() };
+
+        let plan = planned(WEB, &file(Some(video), None));
+
+        assert_eq!(plan.video.unwrap().timeline.fps, rational(kept), "{source}");
+    }
+}
