@@ -55,7 +55,9 @@ impl Kind for Sweep {
 
     async fn run(&self, job: &Job, context: &JobContext) -> Result<Value, Failure> {
         let swept = sweep(&self.0, context).await.map_err(|failed| failed.settle(job, context))?;
-        Ok(json!({ "runs": swept.runs, "blobs": swept.blobs, "uploads": swept.uploads }))
+        Ok(
+            json!({ "runs": swept.runs, "blobs": swept.blobs, "uploads": swept.uploads, "unfinished": swept.unfinished }),
+        )
     }
 }
 
@@ -104,7 +106,11 @@ async fn sweep_run(shop: &Workshop, run: &Run, swept: &mut Swept) -> Attempted<(
 }
 
 async fn sweep_uploads(shop: &Workshop, swept: &mut Swept) -> Attempted<()> {
-    swept.unfinished = shop.blobs.sweep_unfinished(shop.keep_unpublished).await?;
+    match shop.blobs.sweep_unfinished(shop.keep_unpublished).await {
+        Ok(removed) => swept.unfinished = removed,
+        // Not every store tells of unfinished uploads.
+        Err(error) => tracing::warn!(%error, "puts that never ended cannot be swept"),
+    }
     let mut uploads = shop.blobs.entries(keys::UPLOADS);
     while let Some(upload) = uploads.try_next().await? {
         if upload.modified_at.elapsed().is_ok_and(|age| age > shop.keep_uploads) {

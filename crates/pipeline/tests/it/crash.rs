@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use telecine_pipeline::records::{OutputRecord, SegmentRecord, read_all};
-use telecine_pipeline::{Input, Recipe, Submission, submit};
-use telecine_queue::{Queue, RunId, RunState};
+use telecine_pipeline::records::{FailureRecord, OutputRecord, SegmentRecord, read_all};
+use telecine_pipeline::{Blobs, Input, Recipe, StoreOptions, Submission, submit};
+use telecine_queue::{Queue, Run, RunId, RunState};
 
 use crate::clips;
 use crate::postgres_server::PostgresServer;
+use crate::s3_server::{BUCKET, S3Server};
 use crate::studio::{hls, pictures, recipe, trial};
 use crate::worker::{Place, SLOTS, Worker};
 
@@ -20,42 +21,61 @@ const ENCODED: &str = "segment encoded";
 const PATIENCE: Duration = Duration::from_secs(600);
 
 pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
-    let server = server.clone();
+    let (server, shared) = (server.clone(), server.clone());
     vec![
         trial("crash::sqlite::ten_kills_change_nothing".into(), || ten_kills_change_nothing(None)),
         trial("crash::postgres::ten_kills_change_nothing".into(), move || {
             ten_kills_change_nothing(Some(server))
         }),
+        trial("crash::two_workers_share_a_film".into(), move || two_workers_share_a_film(shared)),
+        trial("crash::a_short_clip_passes_a_long_film".into(), a_short_clip_passes_a_long_film),
     ]
 }
 
-/// A database, a store and a film in a folder.
+/// A database, a store and inputs in a folder.
 struct Stage {
     folder: tempfile::TempDir,
     queue: Arc<dyn Queue>,
+    blobs: Blobs,
     place: Place,
 }
 
 impl Stage {
-    async fn set(database: Option<&PostgresServer>) -> Self {
+    async fn set(server: Option<&PostgresServer>) -> Self {
+        Self::with_store(server, None).await
+    }
+
+    /// On SQLite, or on the server; in a folder, or in the bucket.
+    async fn with_store(server: Option<&PostgresServer>, bucket: Option<&S3Server>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let database = match database {
+        let database = match server {
             Some(server) => server.new_database(),
             None => format!("sqlite:{}", at("queue.db").display()),
         };
         let queue = telecine_queue::open(&database).await.unwrap();
+        let (store, variables) = match bucket {
+            Some(bucket) => (format!("s3://{BUCKET}/store"), bucket.options().variables),
+            None => (at("store").display().to_string(), BTreeMap::new()),
+        };
+        let options = StoreOptions { variables: variables.clone(), ..StoreOptions::default() };
+        let blobs = Blobs::open_with(&store, &options).unwrap();
         let place = Place {
             database,
-            store: at("store"),
+            store,
+            variables,
             scratch: at("scratch"),
             inputs: at("inputs"),
             log: at("log"),
         };
-        for made in [&place.store, &place.scratch, &place.inputs] {
-            std::fs::create_dir(made).unwrap();
-        }
-        Self { folder, queue, place }
+        std::fs::create_dir(&place.inputs).unwrap();
+        Self { folder, queue, blobs, place }
+    }
+
+    /// Another place for a worker on the same database and store.
+    fn beside(&self, name: &str) -> Place {
+        let at = |part: &str| self.folder.path().join(format!("{name}-{part}"));
+        Place { scratch: at("scratch"), log: at("log"), ..self.place.clone() }
     }
 
     async fn submit(&self, recipe: &Recipe, film: &Path) -> RunId {
@@ -75,23 +95,42 @@ impl Stage {
         read_all::<SegmentRecord>(&*self.queue, run).await.unwrap().len()
     }
 
-    async fn state(&self, run: &RunId) -> RunState {
-        self.queue.get_run(run).await.unwrap().unwrap().state
+    async fn ended(&self, run: &RunId) -> Run {
+        let now = async || self.queue.get_run(run).await.unwrap().unwrap();
+        self.wait("the end", async || now().await.finished_at.is_some()).await;
+        now().await
+    }
+
+    async fn succeeds(&self, run: &RunId) -> Run {
+        let ended = self.ended(run).await;
+        let failures = read_all::<FailureRecord>(&*self.queue, run).await.unwrap();
+        assert_eq!(ended.state, RunState::Succeeded, "{failures:?}");
+        ended
     }
 
     /// Every published file with its hash, which is that of its bytes.
     async fn published(&self, run: &RunId) -> BTreeMap<String, String> {
-        let outputs = read_all::<OutputRecord>(&*self.queue, run).await.unwrap();
-        let files = outputs.into_iter().flat_map(|(_, output)| {
-            let step = output.step;
-            output.files.into_iter().map(move |file| (format!("{step}/{}", file.path), file))
-        });
-        let checked = files.map(|(path, file)| {
-            let bytes = std::fs::read(self.place.store.join(&file.key)).unwrap();
-            assert_eq!(bytes.len() as u64, file.bytes, "{path}");
-            (path, sha256(&bytes))
-        });
-        checked.collect()
+        let mut published = BTreeMap::new();
+        for (_, output) in read_all::<OutputRecord>(&*self.queue, run).await.unwrap() {
+            for file in output.files {
+                let bytes = self.blobs.get_bytes(&file.key).await.unwrap();
+                assert_eq!(
+                    (bytes.len() as u64, sha256(&bytes)),
+                    (file.bytes, file.sha256.clone()),
+                    "{file:?}"
+                );
+                published.insert(format!("{}/{}", output.step, file.path), file.sha256);
+            }
+        }
+        published
+    }
+
+    /// What the store has of the run and nobody published.
+    async fn unpublished(&self, run: &RunId) -> Vec<String> {
+        let published = self.published(run).await;
+        let prefix = format!("_/{run}");
+        let keys = self.blobs.list(&prefix).await.unwrap();
+        keys.into_iter().filter(|key| !published.contains_key(&key[prefix.len() + 1..])).collect()
     }
 }
 
@@ -112,12 +151,7 @@ async fn ten_kills_change_nothing(server: Option<PostgresServer>) {
     let recipe = recipe(vec![hls(), pictures()]);
     let worker = Worker::start(&quiet.place);
     let run = quiet.submit(&recipe, &film).await;
-    quiet
-        .wait("the end", async || {
-            quiet.state(&run).await != RunState::Running && quiet.state(&run).await != RunState::Queued
-        })
-        .await;
-    assert_eq!(quiet.state(&run).await, RunState::Succeeded);
+    quiet.succeeds(&run).await;
     worker.leave();
     let expected = quiet.published(&run).await;
 
@@ -139,23 +173,76 @@ async fn ten_kills_change_nothing(server: Option<PostgresServer>) {
         worker.kill();
         worker = Worker::start(&stormy.place);
     }
-    stormy
-        .wait("the end", async || stormy.queue.get_run(&run).await.unwrap().unwrap().finished_at.is_some())
-        .await;
+    stormy.succeeds(&run).await;
     worker.leave();
 
-    assert_eq!(stormy.state(&run).await, RunState::Succeeded, "killed at {moments:?}");
-    assert_eq!(stormy.published(&run).await, expected, "the same files with the same bytes");
-    let prefix = stormy.place.store.join("_").join(run.as_str());
-    let is_published = |file: &Path| {
-        file.strip_prefix(&prefix).is_ok_and(|path| expected.contains_key(&path.display().to_string()))
-    };
+    assert_eq!(
+        stormy.published(&run).await,
+        expected,
+        "the same files with the same bytes, killed at {moments:?}"
+    );
     let again = stormy.place.count(ENCODED) - 60;
     assert!(again <= KILLS * SLOTS as usize, "{again} segments were encoded again");
-    let stored: Vec<PathBuf> = files_below(&stormy.place.store);
-    let unpublished: Vec<&PathBuf> = stored.iter().filter(|file| !is_published(file)).collect();
-    assert!(unpublished.is_empty() && stored.len() == expected.len(), "unpublished: {unpublished:?}");
+    assert_eq!(stormy.unpublished(&run).await, Vec::<String>::new());
+    let cached = stormy.folder.path().join("store/_cache");
+    let in_store = files_below(&stormy.folder.path().join("store"));
+    let unlisted: Vec<&PathBuf> =
+        in_store.iter().filter(|file| file.display().to_string().contains('#')).collect();
+    let of_runs = in_store.iter().filter(|file| !file.starts_with(&cached)).count();
+    assert!(unlisted.is_empty() && of_runs == expected.len(), "{of_runs} files, half of a put: {unlisted:?}");
     assert_eq!(files_below(&stormy.place.scratch), Vec::<PathBuf>::new(), "nothing is in scratch");
     println!("{again} of 60 segments were encoded again in {KILLS} kills at {moments:?}");
-    drop(stormy.folder);
+}
+
+/// On Postgres and S3: the ranges of one film are shared, and nobody can tell who made which.
+async fn two_workers_share_a_film(server: PostgresServer) {
+    let alone = Stage::set(None).await;
+    let film = alone.place.inputs.join("film.mp4");
+    clips::film(30, &film);
+    let recipe = recipe(vec![hls()]);
+    let worker = Worker::start(&alone.place);
+    let run = alone.submit(&recipe, &film).await;
+    alone.succeeds(&run).await;
+    worker.leave();
+    let expected = alone.published(&run).await;
+
+    let bucket = S3Server::start();
+    let shared = Stage::with_store(Some(&server), Some(&bucket)).await;
+    let same_film = shared.place.inputs.join("film.mp4");
+    std::fs::copy(&film, &same_film).unwrap();
+    let places = [shared.beside("one"), shared.beside("two")];
+    let workers: Vec<Worker> = places.iter().map(Worker::start).collect();
+    let run = shared.submit(&recipe, &same_film).await;
+    shared.succeeds(&run).await;
+    workers.into_iter().for_each(Worker::leave);
+
+    assert_eq!(shared.published(&run).await, expected);
+    let shares = places.each_ref().map(|place| place.count(ENCODED));
+    assert!(shares.iter().all(|share| *share > 0) && shares.iter().sum::<usize>() == 30, "{shares:?}");
+    assert_eq!(bucket.unfinished(), Vec::<String>::new());
+    println!("two workers made {shares:?} segments");
+}
+
+/// The ranges of a film do not stand before a clip that came later.
+async fn a_short_clip_passes_a_long_film() {
+    let stage = Stage::set(None).await;
+    let (film, clip) = (stage.place.inputs.join("film.mp4"), stage.place.inputs.join("clip.mp4"));
+    clips::film(90, &film);
+    clips::film(2, &clip);
+    let worker = Worker::start(&stage.place);
+    let long = stage.submit(&recipe(vec![hls()]), &film).await;
+    stage.wait("the film is under way", async || stage.stored(&long).await > 0).await;
+
+    let short = stage.submit(&recipe(vec![hls()]), &clip).await;
+    let (short, long) = (stage.succeeds(&short).await, stage.succeeds(&long).await);
+    worker.leave();
+
+    let took = |run: &Run| run.finished_at.unwrap().since(run.created_at).as_secs_f64();
+    println!(
+        "the clip took {:.1} s, the film {:.1} s: {:.2}",
+        took(&short),
+        took(&long),
+        took(&short) / took(&long)
+    );
+    assert!(short.finished_at < long.finished_at);
 }

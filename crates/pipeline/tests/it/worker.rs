@@ -1,5 +1,6 @@
 //! A worker in a process of its own, to be killed.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -17,7 +18,10 @@ pub(crate) const SLOTS: u32 = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) database: String,
-    pub(crate) store: PathBuf,
+    /// A folder or `s3://…`.
+    pub(crate) store: String,
+    /// How the store is reached.
+    pub(crate) variables: BTreeMap<String, String>,
     pub(crate) scratch: PathBuf,
     pub(crate) inputs: PathBuf,
     /// What it tells, one line each; those of all its workers one behind another.
@@ -34,15 +38,15 @@ pub(crate) fn main_if_worker() -> Option<ExitCode> {
     let [database, store, scratch, inputs] = rest else { return Some(ExitCode::FAILURE) };
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(work(database, Path::new(store), Path::new(scratch), Path::new(inputs)));
+    runtime.block_on(work(database, store, Path::new(scratch), Path::new(inputs)));
     Some(ExitCode::SUCCESS)
 }
 
 /// Until its stdin ends.
-async fn work(database: &str, store: &Path, scratch: &Path, inputs: &Path) {
+async fn work(database: &str, store: &str, scratch: &Path, inputs: &Path) {
     let queue = telecine_queue::open(database).await.unwrap();
     let toolbox = Toolbox::from_path(Confinement::launcher());
-    let blobs = Blobs::in_folder(store).unwrap();
+    let blobs = Blobs::open(store).unwrap();
     let mut shop = Workshop::new(Arc::clone(&queue), toolbox, blobs, Scratch::open(scratch).unwrap());
     shop.input_folders.push(inputs.canonicalize().unwrap());
     let shop = Arc::new(shop);
@@ -71,8 +75,9 @@ impl Worker {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&place.log).unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
             .arg(WORKER)
-            .arg(&place.database)
-            .args([&place.store, &place.scratch, &place.inputs])
+            .args([&place.database, &place.store])
+            .args([&place.scratch, &place.inputs])
+            .envs(&place.variables)
             .stdin(Stdio::piped())
             .stderr(log)
             .spawn();
