@@ -6,6 +6,7 @@
 
 mod clips;
 mod film;
+mod graph;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let mut trials = film::trials();
+    trials.extend(graph::trials());
     trials.extend(recipe::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
