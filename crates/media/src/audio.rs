@@ -6,12 +6,14 @@
 mod listen;
 mod waveform;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use crate::capability::Piece;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
 use crate::loudness::LoudnessMeasure;
@@ -25,6 +27,8 @@ use waveform::Waveform;
 
 const STEP: &str = "audio";
 const RATE_MAX_HZ: u32 = 48_000;
+/// The form in which samples come here.
+const SAMPLES: &str = "pcm_f32le";
 const OUTPUT_MAX_BYTES: u64 = 8 << 30;
 
 /// Everything that came out of one sound.
@@ -71,6 +75,18 @@ pub async fn make_audio(
     };
     let (input, scratch) = (absolute(input)?, absolute(scratch)?);
     Work { toolbox, input: &input, probe, stream, spec, limits, scratch: &scratch, cancel }.all().await
+}
+
+/// What the renditions and the measures need of the installation.
+pub(crate) fn pieces(spec: &AudioSpec, stream: &AudioStream) -> BTreeSet<Piece> {
+    let correction = match spec.loudness {
+        Loudness::Keep => "",
+        Loudness::Normalise => ",loudnorm",
+    };
+    let mut pieces = Piece::filters_of(&graph(stream, spec.formats.len(), correction, true));
+    pieces.insert(Piece::Encoder(SAMPLES.into()));
+    pieces.extend(spec.formats.iter().map(|format| Piece::Encoder(encoder(format.codec).into())));
+    pieces
 }
 
 struct Work<'a> {
@@ -141,9 +157,9 @@ impl Work<'_> {
             .args(self.trim_args())
             .args(input_args(self.input, self.probe.format, self.limits)?)
             .arg("-filter_complex")
-            .arg(self.graph(formats.len(), filter, with_samples));
+            .arg(graph(self.stream, formats.len(), filter, with_samples));
         if with_samples {
-            tool = tool.args(["-map", "[samples]", "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1"]);
+            tool = tool.args(["-map", "[samples]", "-c:a", SAMPLES, "-f", "f32le", "pipe:1"]);
         }
         for (n, format) in formats.iter().enumerate() {
             tool =
@@ -155,24 +171,6 @@ impl Work<'_> {
             ..ToolLimits::for_media(self.probe.duration().unwrap_or_default())
         };
         Ok(tool.scratch(self.scratch).readable(self.input).limits(limits))
-    }
-
-    fn graph(&self, encoders: usize, filter: &str, with_samples: bool) -> String {
-        let layout = if self.channels() == 1 { "mono" } else { "stereo" };
-        let rate = self.stream.sample_rate;
-        let index = self.stream.index;
-        let samples = if with_samples { "[samples]" } else { "" };
-        let splits: String = (0..encoders).map(|n| format!("[s{n}]")).collect();
-        let ways = encoders + usize::from(with_samples);
-        let mut graph = format!(
-            "[0:{index}]aformat=channel_layouts={layout}:sample_rates={rate}:sample_fmts=flt{filter},\
-             asplit={ways}{samples}{splits}"
-        );
-        let resample = if rate > RATE_MAX_HZ || !filter.is_empty() { "aresample=48000" } else { "anull" };
-        for n in 0..encoders {
-            graph.push_str(&format!(";[s{n}]{resample}[r{n}]"));
-        }
-        graph
     }
 
     /// Before the input, where they bind every output.
@@ -190,7 +188,7 @@ impl Work<'_> {
     }
 
     fn channels(&self) -> u32 {
-        self.stream.channels.min(2)
+        channels(self.stream)
     }
 
     /// FFmpeg is content with half a file. Only some containers know their length; others guess it from the bit rate.
@@ -242,13 +240,48 @@ impl Work<'_> {
     }
 }
 
-fn encoder_args(format: &AudioFormat) -> Vec<String> {
-    let fixed: &[&str] = match format.codec {
-        AudioCodec::Aac => &["-c:a", "aac", "-movflags", "+faststart", "-f", "ipod"],
-        AudioCodec::Opus => &["-c:a", "libopus", "-f", "ogg"],
-        AudioCodec::Mp3 => &["-c:a", "libmp3lame", "-f", "mp3"],
+fn graph(stream: &AudioStream, encoders: usize, filter: &str, with_samples: bool) -> String {
+    let layout = if channels(stream) == 1 { "mono" } else { "stereo" };
+    let (rate, index) = (stream.sample_rate, stream.index);
+    let samples = if with_samples { "[samples]" } else { "" };
+    let splits: String = (0..encoders).map(|n| format!("[s{n}]")).collect();
+    let ways = encoders + usize::from(with_samples);
+    let mut graph = format!(
+        "[0:{index}]aformat=channel_layouts={layout}:sample_rates={rate}:sample_fmts=flt{filter},\
+         asplit={ways}{samples}{splits}"
+    );
+    // Not `aresample`: between filters and encoders that take any layout FFmpeg (5.1) cannot choose one for it.
+    let form = if rate > RATE_MAX_HZ || !filter.is_empty() {
+        format!("aformat=sample_rates=48000:channel_layouts={layout}")
+    } else {
+        "anull".to_owned()
     };
-    let mut args: Vec<String> = fixed.iter().map(|arg| (*arg).to_owned()).collect();
+    for n in 0..encoders {
+        graph.push_str(&format!(";[s{n}]{form}[r{n}]"));
+    }
+    graph
+}
+
+fn channels(stream: &AudioStream) -> u32 {
+    stream.channels.min(2)
+}
+
+fn encoder(codec: AudioCodec) -> &'static str {
+    match codec {
+        AudioCodec::Aac => "aac",
+        AudioCodec::Opus => "libopus",
+        AudioCodec::Mp3 => "libmp3lame",
+    }
+}
+
+fn encoder_args(format: &AudioFormat) -> Vec<String> {
+    let muxer: &[&str] = match format.codec {
+        AudioCodec::Aac => &["-movflags", "+faststart", "-f", "ipod"],
+        AudioCodec::Opus => &["-f", "ogg"],
+        AudioCodec::Mp3 => &["-f", "mp3"],
+    };
+    let mut args = vec!["-c:a".to_owned(), encoder(format.codec).to_owned()];
+    args.extend(muxer.iter().map(|arg| (*arg).to_owned()));
     args.extend(["-b:a".into(), format!("{}k", format.kbits)]);
     args
 }

@@ -1,5 +1,7 @@
 //! What the installed programs can do, asked once and kept as a value.
 
+mod graph;
+
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;

@@ -245,7 +245,7 @@ impl Interruption {
     fn hint(self) -> &'static str {
         match self {
             Self::Killed => "look for the kernel's out-of-memory killer in the system log; use fewer slots",
-            Self::OutOfMemory => "use fewer slots, or a machine with more memory",
+            Self::OutOfMemory => "give each tool more memory, use fewer slots, or a machine with more of it",
             Self::Stalled => "see the stderr tail; the storage may hang",
             Self::TimeLimit => "the machine may be overloaded; use fewer slots or raise the limit",
             Self::DiskFull => "free some space in the scratch folder",

@@ -6,14 +6,17 @@
 mod job;
 mod placement;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::capability::Piece;
+use crate::ending::require_whole;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
-use crate::recipe::ImageSpec;
+use crate::recipe::{ImageFormat, ImageSpec};
 use crate::sniff::{Class, Format};
 use crate::tool::{Output, Program, ToolLimits, Toolbox};
 
@@ -22,8 +25,6 @@ pub use placement::Placement;
 
 const STEP: &str = "images";
 const ANSWER_MAX_BYTES: usize = 1 << 20;
-/// Far above what pictures within the usual limits need: a bound against bombs that no header gives away.
-const ADDRESS_SPACE_MAX_BYTES: u64 = 8 << 30;
 
 /// Makes every variant of a picture in `scratch`, which also holds them when it returns.
 ///
@@ -48,6 +49,7 @@ pub async fn make_images(
     let file_bytes = tokio::fs::metadata(&input).await;
     let file_bytes = file_bytes.map_err(|error| MediaError::io(STEP, "the input cannot be read", &error))?;
     limits.check_file_bytes(file_bytes.len())?;
+    require_whole(&input, format, STEP).await?;
 
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let job = VipsJob { input, format, spec: spec.clone(), limits: limits.clone(), threads };
@@ -62,6 +64,33 @@ pub async fn make_images(
         output.path = scratch.join(&output.path);
     }
     Ok(set)
+}
+
+/// What the variants of a picture of that type need of libvips.
+pub(crate) fn pieces(spec: &ImageSpec, source: Format) -> BTreeSet<Piece> {
+    let savers = spec.variants.iter().flat_map(|variant| &variant.formats).map(|format| saver(*format));
+    loader(source).into_iter().chain(savers).map(|name| Piece::VipsForeign(name.into())).collect()
+}
+
+fn loader(format: Format) -> Option<&'static str> {
+    match format {
+        Format::Jpeg => Some("VipsForeignLoadJpegFile"),
+        Format::Png => Some("VipsForeignLoadPngFile"),
+        Format::Webp => Some("VipsForeignLoadWebpFile"),
+        Format::Gif => Some("VipsForeignLoadNsgifFile"),
+        Format::Avif | Format::Heic => Some("VipsForeignLoadHeifFile"),
+        _ => None,
+    }
+}
+
+fn saver(format: ImageFormat) -> &'static str {
+    match format {
+        ImageFormat::Jpeg => "VipsForeignSaveJpegFile",
+        ImageFormat::Png => "VipsForeignSavePngFile",
+        ImageFormat::Webp => "VipsForeignSaveWebpFile",
+        ImageFormat::Avif => "VipsForeignSaveHeifFile",
+        ImageFormat::Gif => "VipsForeignSaveCgifFile",
+    }
 }
 
 async fn ask(
@@ -86,7 +115,6 @@ async fn ask(
         .limits(ToolLimits {
             wall: Duration::from_secs(600),
             cpu: Some(Duration::from_secs(600)),
-            address_space_bytes: Some(ADDRESS_SPACE_MAX_BYTES),
             ..ToolLimits::default()
         });
     let finished = tool.start(cancel)?.finish().await?;

@@ -1,17 +1,21 @@
 //! What an ISO base media file (MP4, CMAF) says of itself, read without a program.
 //!
-//! Three looks, each bounded on hostile bytes: [`mp4_summary`] walks the atoms of a file without reading its media;
+//! Four looks, each bounded on hostile bytes: [`mp4_summary`] walks the atoms of a file without reading its media;
+//! [`mp4_key_frames`] takes the times of key frames out of its index;
 //! [`read_init`] takes the tracks, their clocks and their codecs' real parameters out of an init segment;
 //! [`read_segment`] takes every sample's time, size and kind out of a media segment.
 
 mod codecs;
+mod index;
 mod init;
 mod segment;
 mod summary;
 
+pub use index::{KeyFrame, mp4_key_frames};
 pub use init::{InitSegment, Track, TrackKind, read_init};
 pub(crate) use segment::{FragmentReader, write_fragment};
 pub use segment::{MediaSegment, Sample, read_segment};
+pub(crate) use summary::summarise;
 pub use summary::{Mp4Summary, mp4_summary};
 
 use crate::error::{At, MediaError};

@@ -28,6 +28,7 @@
 mod audio;
 mod capability;
 mod digest;
+mod ending;
 mod error;
 mod image;
 mod isobmff;
@@ -50,11 +51,12 @@ mod video;
 
 pub use audio::{AudioFile, AudioSet, make_audio};
 pub use capability::{Capabilities, Piece};
+pub use ending::require_whole;
 pub use error::{At, InputProblem, Interruption, MediaError, Result};
 pub use image::{ImageOutput, ImageSet, Placement, Refusal, VipsAnswer, VipsJob, make_images};
 pub use isobmff::{
-    InitSegment, IsobmffError, MediaSegment, Mp4Summary, Sample, Track, TrackKind, mp4_summary, read_init,
-    read_segment,
+    InitSegment, IsobmffError, KeyFrame, MediaSegment, Mp4Summary, Sample, Track, TrackKind, mp4_key_frames,
+    mp4_summary, read_init, read_segment,
 };
 pub use limits::Limits;
 pub use loudness::LoudnessMeasure;
@@ -62,7 +64,7 @@ pub use pictures::{Pictures, Poster, Preview, SampledFrame, SceneCut, Storyboard
 pub use plan::{
     Colour, ColourPath, Crop, Decision, DecodeInputs, DecodeSpan, Delivery, EncoderPlan, Grid,
     HARDWARE_ENCODERS, Mark, Matrix, Picture, Plan, Primaries, Rung, Scaler, SegmentRange, SoundPlan,
-    Timeline, Transfer, VideoPlan, plan,
+    Timeline, Transfer, VideoPlan, copy_obstacle, plan,
 };
 pub use playlist::{
     AudioGroup, AudioRendition, Bandwidth, GrowingPlaylist, MediaFacts, Presentation, SegmentFact, Variant,
@@ -79,12 +81,12 @@ pub use recipe::{
     ImageVariant, Ladder, Loudness, Packaging, PicturesSpec, PosterSpec, Preset, PreviewSpec, Recipe,
     StoryboardSpec, Trim, VideoCodec, VideoSpec, Watermark, WatermarkCorner,
 };
-pub use remux::{Remux, RemuxSpec, Remuxed, copy_obstacle, remux_to_mp4, remux_to_segments};
+pub use remux::{Remux, RemuxSpec, Remuxed, remux_to_mp4, remux_to_segments};
 pub use sniff::{Class, Format, SNIFF_BYTES, sniff, sniff_file};
 pub use soundtrack::{Channels, Soundtrack, SoundtrackSpec, make_soundtrack};
 pub use tool::{
-    Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, Tool, ToolLimits,
-    Toolbox,
+    Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, TOOL_MEMORY_BYTES,
+    Tool, ToolLimits, Toolbox,
 };
 pub use verify::{MadeRendition, Promise, PromisedRung, Verified, VerifiedFile, VerifiedRendition, verify};
 pub use video::{

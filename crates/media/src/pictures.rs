@@ -9,6 +9,7 @@ mod collect;
 mod look;
 mod pass;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::capability::Piece;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
-use crate::probe::Probe;
+use crate::probe::{Probe, VideoStream};
 use crate::recipe::PicturesSpec;
 use crate::tool::Toolbox;
 
@@ -125,6 +126,37 @@ pub async fn make_pictures(
     Ok(work.made)
 }
 
+/// Whether pictures are brought to the colours of every screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Colours {
+    Converted,
+    Kept,
+}
+
+/// What the pictures need of the installation, those of a second try too.
+pub(crate) fn pieces(
+    spec: &PicturesSpec,
+    probe: &Probe,
+    video: &VideoStream,
+    colours: Colours,
+) -> BTreeSet<Piece> {
+    let mut look = Look::of(probe, video);
+    if colours == Colours::Kept {
+        look.conversion = None;
+    }
+    let of_part = |part: Part| {
+        let later = Branch::later_tries(part, &look, spec).into_iter().map(|(branch, _)| branch);
+        std::iter::once(Branch::first_try(part, &look, spec)).chain(later).collect::<Vec<_>>()
+    };
+    let branches: Vec<Branch> = Part::wanted(spec).into_iter().flat_map(of_part).collect();
+    if branches.is_empty() {
+        return BTreeSet::new();
+    }
+    let encoders = branches.iter().filter_map(|branch| branch.encoder());
+    let encoders = encoders.map(|name| Piece::Encoder(name.to_owned().into()));
+    Piece::filters_of(&pass::graph(video, &branches)).into_iter().chain(encoders).collect()
+}
+
 struct Work<'a> {
     pass: Pass<'a>,
     look: Look<'a>,
@@ -166,13 +198,16 @@ impl Work<'_> {
             [Part::Poster] if self.spec.poster.as_ref().is_some_and(|poster| poster.at_ms.is_none()) => {
                 self.look.poster_window()
             }
-            [Part::Storyboard] | [Part::Poster, Part::Storyboard] => Frames::Key,
+            // Fields are woven with those of the frames around, which must not be seconds away.
+            [Part::Storyboard] | [Part::Poster, Part::Storyboard] if !self.pass.video.is_interlaced => {
+                Frames::Key
+            }
             _ => Frames::All,
         };
         match self.run(&branches, frames).await {
             Err(MediaError::Missing { pieces, .. }) if self.can_do_without(&pieces) => {
-                tracing::warn!("HDR is shown as it is: this FFmpeg cannot map its tones");
-                self.look.maps_tones = false;
+                tracing::warn!("colours are shown as they are: this FFmpeg cannot convert them");
+                self.look.conversion = None;
                 let branches: Vec<Branch> =
                     parts.iter().map(|part| Branch::first_try(*part, &self.look, self.spec)).collect();
                 self.run(&branches, frames).await
@@ -182,9 +217,9 @@ impl Work<'_> {
     }
 
     fn can_do_without(&self, missing: &[Piece]) -> bool {
-        let maps_tones =
+        let converts =
             |piece: &Piece| matches!(piece, Piece::Filter(name) if name == "zscale" || name == "tonemap");
-        self.look.maps_tones && missing.iter().all(maps_tones)
+        self.look.conversion.is_some() && missing.iter().all(converts)
     }
 
     async fn run(&mut self, branches: &[Branch], frames: Frames) -> Result<Ran> {

@@ -12,6 +12,7 @@ mod encoder;
 mod grid;
 mod ladder;
 mod picture;
+mod pieces;
 mod rate;
 mod sound;
 
@@ -26,13 +27,13 @@ use crate::recipe::{Packaging, Recipe, VideoSpec};
 use crate::sniff::{Class, Format};
 use crate::tool::Program;
 
-pub(crate) use colour::TONE_MAP;
 pub use colour::{Colour, ColourPath, Matrix, Primaries, Transfer};
 pub use command::{DecodeInputs, DecodeSpan};
-pub use delivery::Delivery;
+pub use delivery::{Delivery, copy_obstacle};
 pub use encoder::{EncoderPlan, HARDWARE_ENCODERS};
 pub use grid::{Grid, SegmentRange};
 pub use ladder::Rung;
+pub(crate) use picture::DEINTERLACE;
 pub use picture::{Crop, Mark, Picture, Scaler};
 pub use rate::Timeline;
 pub use sound::SoundPlan;
@@ -52,7 +53,7 @@ pub struct Plan {
     pub mp4: bool,
     /// Every decision and its reason, in the order in which they were made.
     pub decisions: Vec<Decision>,
-    /// What the installation must have for this plan, which [`plan`] has checked.
+    /// What the installation must have for every output of the recipe, which [`plan`] has checked.
     pub requires: Vec<Piece>,
 }
 
@@ -97,6 +98,15 @@ pub fn plan(recipe: &Recipe, probe: &Probe, capabilities: &Capabilities) -> Resu
         Some(spec) => plan_video(spec, probe, capabilities, &mut reasons)?,
         None => Plan::default(),
     };
+    if let Some(spec) = &recipe.pictures {
+        pieces::of_pictures(spec, probe, capabilities, &mut reasons);
+    }
+    if let Some(spec) = &recipe.audio {
+        pieces::of_audio(spec, probe, &mut reasons);
+    }
+    if let Some(spec) = &recipe.images {
+        pieces::of_images(spec, probe, capabilities, &mut reasons);
+    }
     let plan = Plan { decisions: reasons.decisions, requires: reasons.requires, ..plan };
     capabilities.require(&plan.requires)?;
     Ok(plan)
@@ -149,7 +159,7 @@ impl VideoPlan {
         let is_seekable = seeks_exactly(probe.format, reasons);
         let ranges = if is_seekable { grid.ranges(&timeline) } else { vec![grid.whole()] };
         reasons.because("ranges", SegmentRange::told(&ranges), range_reason(is_seekable));
-        Ok(Self {
+        let video = Self {
             format: probe.format,
             stream_index: stream.index,
             container_start_us: probe.start_us,
@@ -162,7 +172,9 @@ impl VideoPlan {
             encoder,
             is_seekable,
             ranges,
-        })
+        };
+        reasons.require_all(video.pieces());
+        Ok(video)
     }
 
     /// The grid of a copy follows from the source's own keyframes, which only reading its packets tells.
@@ -182,7 +194,7 @@ impl VideoPlan {
             timeline,
             picture: Picture::untouched(stream),
             rungs,
-            encoder: EncoderPlan::none(),
+            encoder: EncoderPlan::none(spec.codec),
             is_seekable: true,
             lead_frames: 0,
             ranges: Vec::new(),
@@ -242,6 +254,10 @@ impl Reasons {
 
     fn push(&mut self, about: &'static str, choice: String, reason: String, is_warning: bool) {
         self.decisions.push(Decision { about: about.into(), choice, reason, is_warning });
+    }
+
+    fn require_all(&mut self, pieces: impl IntoIterator<Item = Piece>) {
+        pieces.into_iter().for_each(|piece| self.require(piece));
     }
 
     fn require(&mut self, piece: Piece) {

@@ -1,5 +1,6 @@
 //! What is in a file, from one run of ffprobe.
 
+mod blame;
 mod ffprobe;
 mod stream;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use crate::ending::require_whole;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
 use crate::sniff::{Format, sniff_file};
@@ -72,7 +74,11 @@ pub async fn probe_as(
     let file_bytes =
         metadata.map_err(|error| MediaError::io(STEP, "the input cannot be read", &error))?.len();
     limits.check_file_bytes(file_bytes)?;
-    let answer = ask(toolbox, &path, format, limits, cancel).await?;
+    require_whole(&path, format, STEP).await?;
+    let answer = match ask(toolbox, &path, format, limits, cancel).await {
+        Ok(answer) => answer,
+        Err(error) => return Err(blame::explained(error, &path).await),
+    };
     let probe = ffprobe::parse(&answer.stdout, format, file_bytes)
         .map_err(|error| explained(error, answer.stderr_tail))?;
     limits.check(&probe)?;

@@ -15,14 +15,18 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::isobmff::{Track, mp4_summary};
 use crate::limits::Limits;
+use crate::plan::copy_obstacle;
 use crate::playlist::SegmentFact;
-use crate::probe::{Probe, Rotation, file_url, input_args};
+use crate::probe::{Probe, file_url, input_args};
 use crate::progressive::{Progressive, patient};
 use crate::rational::Rational;
+use crate::recipe::VideoCodec;
 use crate::sniff::Format;
 use crate::soundtrack::Cut;
 use crate::tool::{Output, Program, Tool, Toolbox};
 use crate::verify::MadeRendition;
+
+use independence::Units;
 
 const STEP: &str = "remux";
 /// Frames of AAC, whatever a container rounds them to.
@@ -76,29 +80,6 @@ impl Remuxed {
     }
 }
 
-/// Why a source's streams are not what every player takes; `None` when they are. Whether size and bitrate fit is for
-/// the plan to say.
-pub fn copy_obstacle(probe: &Probe) -> Option<String> {
-    let Some(video) = probe.video() else { return Some("there is no picture".to_owned()) };
-    let obstacles = [
-        (video.codec != "h264", format!("the picture is {}, not h264", video.codec)),
-        (
-            video.pixel_format.as_deref() != Some("yuv420p"),
-            format!("pixels are {}, not yuv420p", video.pixel_format.as_deref().unwrap_or("unknown")),
-        ),
-        (video.is_interlaced, "the picture is interlaced".to_owned()),
-        (video.rotation != Rotation::Upright, "the picture is to be turned".to_owned()),
-        (video.sample_aspect != Rational::ONE, "pixels are not square".to_owned()),
-        (
-            probe.audio().is_some_and(|audio| {
-                audio.codec != "aac" || audio.profile.as_deref().is_some_and(|profile| profile != "LC")
-            }),
-            "the sound is not AAC-LC".to_owned(),
-        ),
-    ];
-    obstacles.into_iter().find(|(holds, _)| *holds).map(|(_, why)| why)
-}
-
 /// Copies the source into segments that begin at its key frames.
 pub async fn remux_to_segments(
     toolbox: &Toolbox,
@@ -120,6 +101,7 @@ pub async fn remux_to_segments(
 
     let grouped = group::Group {
         whole: video_whole.clone(),
+        units: if spec.is_h265() { Units::H265 } else { Units::H264 },
         offset: spec.offset,
         segment_seconds: spec.segment_seconds,
         folder: spec.folder.to_owned(),
@@ -164,6 +146,7 @@ pub async fn remux_to_mp4(
     }
     let tool = tool
         .args(["-c", "copy", "-bitexact", "-map_metadata", "-1", "-map_chapters", "-1"])
+        .args(spec.tag_of_picture(spec.video_index()))
         .args(["-movflags", "+faststart", "-f", "mp4", "-y"])
         .arg(file_url(&output));
     let frames = tool.start(cancel)?.finish().await?.progress.frame;
@@ -254,6 +237,7 @@ impl RemuxSpec<'_> {
         let offset_us = self.offset.scale(1_000_000).unwrap_or(0) - begins_us;
         tool.args(["-map", &format!("0:{index}"), "-c", "copy", "-bitexact"])
             .args(self.filter_of_sound(index))
+            .args(self.tag_of_picture(index))
             .args(["-map_metadata", "-1", "-map_chapters", "-1"])
             .args(["-output_ts_offset", &format!("{offset_us}us"), "-avoid_negative_ts", "disabled"])
             .args(["-use_editlist", "0", "-frag_duration", "60000000"])
@@ -266,6 +250,15 @@ impl RemuxSpec<'_> {
     fn filter_of_sound(&self, index: u32) -> &'static [&'static str] {
         let is_sound = self.probe.audio().is_some_and(|audio| audio.index == index);
         if is_sound && self.probe.format == Format::MpegTs { &["-bsf:a", "aac_adtstoasc"] } else { &[] }
+    }
+
+    fn is_h265(&self) -> bool {
+        self.probe.video().is_some_and(|video| video.codec == VideoCodec::H265.ffmpeg_name())
+    }
+
+    /// Players of Apple take H.265 only where its parameter sets are in the index alone, which is what `hvc1` says.
+    fn tag_of_picture(&self, index: u32) -> &'static [&'static str] {
+        if index == self.video_index() && self.is_h265() { &["-tag:v", "hvc1"] } else { &[] }
     }
 
     async fn require_whole(&self) -> Result<()> {

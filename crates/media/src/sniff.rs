@@ -12,6 +12,8 @@ use tokio::io::AsyncReadExt;
 
 use crate::error::{At, InputProblem, MediaError, Result};
 
+pub(crate) use magic::{adts_frame_bytes, id3_bytes, mp3_frame_bytes};
+
 const STEP: &str = "sniff";
 
 /// How much of a file's beginning is looked at.

@@ -13,6 +13,8 @@ mod meter;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use encode::pieces;
+
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{At, InputProblem, MediaError, Result};

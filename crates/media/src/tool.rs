@@ -28,7 +28,7 @@ use crate::capability::Piece;
 use crate::error::{At, MediaError, Result};
 
 pub use confinement::{Confinement, Rules};
-pub(crate) use group::CPU_GRACE_SECONDS;
+pub(crate) use group::{CPU_GRACE_SECONDS, memory_limits};
 pub use progress::Progress;
 pub use running::{Activity, Finished, Running};
 
@@ -43,7 +43,10 @@ pub enum Program {
     VipsHelper,
 }
 
-/// Where the programs are, and how children are confined.
+/// What a child may use of memory unless somebody says otherwise: far above what 8K pictures need.
+pub const TOOL_MEMORY_BYTES: u64 = 4 << 30;
+
+/// Where the programs are, how children are confined, and how much memory each may use.
 #[derive(Debug, Clone)]
 pub struct Toolbox {
     ffmpeg: Option<PathBuf>,
@@ -51,6 +54,7 @@ pub struct Toolbox {
     vips: Option<PathBuf>,
     vips_helper: Option<PathBuf>,
     confinement: Confinement,
+    memory_bytes: u64,
 }
 
 /// One command line, its pipes and its limits.
@@ -67,6 +71,8 @@ pub struct Tool {
     stdout: Output,
     progress_on_stderr: bool,
     limits: ToolLimits,
+    /// Of the toolbox.
+    memory_bytes: u64,
     confinement: Confinement,
 }
 
@@ -106,8 +112,8 @@ pub struct ToolLimits {
     pub cpu: Option<Duration>,
     /// The largest file the child may write.
     pub file_size_bytes: Option<u64>,
-    /// Of address space, which a program with threads needs far more of than memory: a bound against bombs only.
-    pub address_space_bytes: Option<u64>,
+    /// Less memory than the toolbox gives each of its tools, which is bounded in any case.
+    pub memory_bytes: Option<u64>,
 }
 
 impl Default for ToolLimits {
@@ -117,7 +123,7 @@ impl Default for ToolLimits {
             stall: None,
             cpu: None,
             file_size_bytes: None,
-            address_space_bytes: None,
+            memory_bytes: None,
         }
     }
 }
@@ -140,6 +146,7 @@ impl Toolbox {
             vips: find(Program::Vips),
             vips_helper: find_beside_us(Program::VipsHelper.name()).or_else(|| find(Program::VipsHelper)),
             confinement,
+            memory_bytes: TOOL_MEMORY_BYTES,
         }
     }
 
@@ -152,6 +159,13 @@ impl Toolbox {
     /// As if that program were not installed.
     pub fn without(mut self, program: Program) -> Self {
         *self.slot(program) = None;
+        self
+    }
+
+    /// Gives each tool so much memory instead of [`TOOL_MEMORY_BYTES`]. A tool that wants more is refused it by the
+    /// kernel, and ends as `out_of_memory`.
+    pub fn with_memory_bytes(mut self, memory_bytes: u64) -> Self {
+        self.memory_bytes = memory_bytes;
         self
     }
 
@@ -193,6 +207,7 @@ impl Toolbox {
             stdout: Output::Null,
             progress_on_stderr: false,
             limits: ToolLimits::default(),
+            memory_bytes: self.memory_bytes,
             confinement: self.confinement.clone(),
         };
         Ok(tool.args(program.quiet_args()))
@@ -312,7 +327,7 @@ impl Tool {
             variables: environment.iter().map(|(name, _)| (*name).to_owned()).collect(),
             cpu_seconds: self.limits.cpu.map(|cpu| cpu.as_secs().max(1)),
             file_size_bytes: self.limits.file_size_bytes,
-            address_space_bytes: self.limits.address_space_bytes,
+            memory_bytes: self.memory_bytes(),
         };
         let mut command = self.confinement.command(&rules, &self.step)?;
         if matches!(self.stdout, Output::Progress) {
@@ -323,6 +338,10 @@ impl Tool {
         command.args(&self.args).env_clear().envs(environment).process_group(0);
         command.current_dir(self.scratch.as_deref().unwrap_or(Path::new("/")));
         Ok(command)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.limits.memory_bytes.map_or(self.memory_bytes, |bytes| bytes.min(self.memory_bytes))
     }
 
     fn environment(&self) -> Vec<(&'static str, OsString)> {

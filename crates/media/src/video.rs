@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use crate::ending::require_whole;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
 use crate::plan::{Delivery, SegmentRange, VideoPlan};
@@ -146,7 +147,10 @@ impl RangeJob<'_> {
     async fn mark_format(&self) -> Result<Option<Format>> {
         let Some(mark) = &self.plan.picture.mark else { return Ok(None) };
         match sniff_file(&mark.image).await? {
-            format @ (Format::Png | Format::Jpeg | Format::Webp) => Ok(Some(format)),
+            format @ (Format::Png | Format::Jpeg | Format::Webp) => {
+                require_whole(&mark.image, format, STEP).await?;
+                Ok(Some(format))
+            }
             other => Err(MediaError::bad_input(
                 InputProblem::Unsupported,
                 At::new(STEP, format!("the watermark is {}", other.mime())),

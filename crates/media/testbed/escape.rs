@@ -32,6 +32,7 @@ fn name(errno: i32) -> Option<&'static str> {
         libc::EBADF => Some("EBADF"),
         libc::ENOSYS => Some("ENOSYS"),
         libc::EXDEV => Some("EXDEV"),
+        libc::ENOMEM => Some("ENOMEM"),
         _ => None,
     }
 }
@@ -147,6 +148,11 @@ fn tried(attempt: &str, argument: &str) -> io::Result<()> {
         }
         "stay" => stay(),
         "fill scratch" => fill_scratch(),
+        // Memory. Numbers are of MiB.
+        "fill memory" => fill_memory(),
+        "take memory" => map(number, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE).map(drop),
+        "share memory" => map(number, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED).map(drop),
+        "hide memory" => hide_memory(number),
         _ => Err(io::Error::other("no such attempt")),
     }
 }
@@ -165,6 +171,31 @@ fn stay() -> io::Result<()> {
 fn fill_scratch() -> io::Result<()> {
     let mut file = File::create("filled")?;
     (0..256).try_for_each(|_| file.write_all(&[0; 1 << 16]))
+}
+
+/// Writes to all that it gets, and tells how much that is. Not without end, as above.
+fn fill_memory() -> io::Result<()> {
+    let mut held = Vec::new();
+    for _ in 0..256 {
+        held.push(std::hint::black_box(vec![1_u8; 16 << 20]));
+        writeln!(io::stderr(), "holds {} MiB", held.len() * 16)?;
+    }
+    Ok(())
+}
+
+/// Memory that nobody has written to yet costs nothing but its place.
+fn map(mebibytes: i64, protection: i32, kind: i32) -> io::Result<i64> {
+    let flags = (kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE).into();
+    call(libc::SYS_mmap, [0, mebibytes << 20, protection.into(), flags, -1])
+}
+
+/// Piece by piece: what may no longer be written to is not counted as data.
+fn hide_memory(mebibytes: i64) -> io::Result<()> {
+    const PIECE: i64 = 64;
+    (0..mebibytes / PIECE).try_for_each(|_| {
+        let piece = map(PIECE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE)?;
+        raw(libc::SYS_mprotect, [piece, PIECE << 20, libc::PROT_READ.into(), 0, 0])
+    })
 }
 
 /// Reading and emptying in one: only write permission of the file itself stands in the way, not Landlock before ABI 3.
@@ -194,14 +225,19 @@ fn port(number: i64) -> u16 {
     u16::try_from(number).unwrap_or(0)
 }
 
+fn raw(number: libc::c_long, arguments: [i64; 5]) -> io::Result<()> {
+    call(number, arguments).map(drop)
+}
+
+/// What the kernel answers.
 #[allow(unsafe_code, reason = "a hostile program makes the calls that no safe library offers")]
-fn raw(call: libc::c_long, [a, b, c, d, e]: [i64; 5]) -> io::Result<()> {
+fn call(call: libc::c_long, [a, b, c, d, e]: [i64; 5]) -> io::Result<i64> {
     // SAFETY: the pointers among the arguments, if any, point to values that live until the call returns. A call that
     // would start a second process from this memory is refused, which is what is tested.
-    let done = unsafe { libc::syscall(call, a, b, c, d, e) };
+    let done = unsafe { libc::syscall(call, a, b, c, d, e, 0_i64) };
     if call == libc::SYS_clone && done == 0 {
         // The child that should not exist must not go on as if it were the parent.
         std::process::abort();
     }
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done) }
 }

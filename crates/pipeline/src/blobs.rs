@@ -316,6 +316,14 @@ impl Blobs {
             .boxed()
     }
 
+    pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {
+        match self.head(key).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes a blob. One that is not there is no error.
     pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.delete_all([key.to_owned()]).await
@@ -338,11 +346,21 @@ impl Blobs {
 
     /// Removes what puts that never ended have left: staged files in a folder, parts of uploads in a bucket.
     pub async fn sweep_unfinished(&self, older_than: Duration) -> Result<usize, StoreError> {
+        self.sweep_unfinished_below("", older_than).await
+    }
+
+    /// The same, of keys below a prefix.
+    pub(crate) async fn sweep_unfinished_below(
+        &self,
+        prefix: &str,
+        older_than: Duration,
+    ) -> Result<usize, StoreError> {
         match &*self.place {
-            Place::Bucket(bucket) => bucket.abort_uploads(older_than).await,
+            Place::Bucket(bucket) => bucket.abort_uploads(prefix, older_than).await,
             Place::Folder(folder) => {
-                let folder = folder.clone();
-                let swept = tokio::task::spawn_blocking(move || folder.remove_staged(older_than)).await;
+                let (folder, prefix) = (folder.clone(), prefix.to_owned());
+                let swept =
+                    tokio::task::spawn_blocking(move || folder.remove_staged(&prefix, older_than)).await;
                 let swept = swept.map_err(|error| StoreError::Unavailable { reason: error.to_string() })?;
                 swept.map_err(|error| StoreError::of_io("staged files", &error))
             }

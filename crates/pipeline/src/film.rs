@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use telecine_media::{
-    Delivery, MadeRendition, Packaging, Plan, Promise, PromisedRung, Rational, Timeline, Verified,
+    Delivery, MadeRendition, Packaging, Plan, Promise, PromisedRung, Rational, Timeline, TrackKind, Verified,
     mp4_summary, verify,
 };
 
-use crate::blobs::hash_file;
+use crate::blobs::{StoreError, hash_file};
 use crate::failure::{Attempted, Failed};
 use crate::keys;
 use crate::kinds::Attempt;
@@ -91,6 +91,13 @@ pub(crate) async fn store_sound(
         stored.push(store_rendition_file(attempt, step, file, path).await?);
     }
     Ok((init, stored))
+}
+
+pub(crate) fn channels_of(kind: TrackKind) -> u32 {
+    match kind {
+        TrackKind::Audio { channels, .. } => channels,
+        _ => 0,
+    }
 }
 
 impl Film {
@@ -230,6 +237,7 @@ impl LocalFilm {
 
 async fn localised(attempt: &Attempt<'_>, file: &StoredFile, copy: PathBuf) -> Attempted<PathBuf> {
     let (path, sha256) = match attempt.shop.blobs.local_path(&file.key) {
+        Some(path) if !path.exists() => return Err(StoreError::NotFound { key: file.key.clone() }.into()),
         Some(path) => {
             let (sha256, _) = hash_file(&path).await?;
             (path, sha256)

@@ -1,8 +1,9 @@
 //! The keys of blobs: made here alone, deterministic, under their tenant and run.
 //!
 //! ```text
+//!   _cache/{tenant}/{work}.json               which run did a piece of work
 //!   {tenant}/{run}/source
-//!   {tenant}/uploads/{id}                     a complete upload, and beside it {id}.json, which tells its hash
+//!   _uploads/{tenant}/{id}                    a complete upload, and beside it {id}.json, which tells its hash
 //!   {tenant}/{run}/hls/master.m3u8            fixed: written once, by the fenced `package`
 //!   {tenant}/{run}/hls/720p/00007-3f9a1c2b.m4s  a segment's key has its content in it: other bytes are another key
 //! ```
@@ -11,6 +12,9 @@ use telecine_queue::RunId;
 
 /// The nameless tenant's folder. No tenant can be called so: a name in a key begins with a letter or a digit.
 const NAMELESS: &str = "_";
+const CACHE: &str = "_cache";
+/// Uploads of all tenants lie below this.
+pub(crate) const UPLOADS: &str = "_uploads";
 
 /// Everything of a run lies under this.
 pub fn of_run(tenant: &str, run: &RunId) -> String {
@@ -28,7 +32,7 @@ pub fn source(tenant: &str, run: &RunId) -> String {
 pub fn upload(tenant: &str, id: &str) -> Option<String> {
     let is_id = (1..=64).contains(&id.len())
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    is_id.then(|| format!("{}/uploads/{id}", tenant_folder(tenant)))
+    is_id.then(|| format!("{UPLOADS}/{}/{id}", tenant_folder(tenant)))
 }
 
 /// A [`crate::CompletedUpload`] as JSON.
@@ -51,6 +55,11 @@ pub fn init_path(rendition: &str, sha256: &str) -> String {
     format!("{rendition}/init-{}.mp4", &sha256[..8.min(sha256.len())])
 }
 
+/// Says which run did a piece of work.
+pub(crate) fn cache(tenant: &str, work: &str) -> String {
+    format!("{CACHE}/{}/{work}.json", tenant_folder(tenant))
+}
+
 /// A tenant's name as one part of a key: what could be read as more than that is spelled out in hexadecimal digits.
 fn tenant_folder(tenant: &str) -> String {
     let is_plain = tenant.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -69,8 +78,8 @@ mod tests {
 
     #[test]
     fn an_upload_is_named_by_a_plain_id() {
-        assert_eq!(upload("acme", "01J-x_9"), Some("acme/uploads/01J-x_9".to_owned()));
-        assert_eq!(upload_sidecar("", "a"), Some("_/uploads/a.json".to_owned()));
+        assert_eq!(upload("acme", "01J-x_9"), Some("_uploads/acme/01J-x_9".to_owned()));
+        assert_eq!(upload_sidecar("", "a"), Some("_uploads/_/a.json".to_owned()));
         for id in ["", "..", "a/b", "a.json", "é", &"x".repeat(65)] {
             assert_eq!(upload("acme", id), None, "{id}");
         }

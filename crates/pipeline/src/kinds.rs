@@ -3,13 +3,18 @@
 //! Every kind has the same shape: a unit struct that does [`Work`]. What all of them share is here: a scratch folder for
 //! the attempt, the token that stops it, and one way to tell how it failed.
 
+mod audio;
+mod conclude;
 mod encode_audio;
 mod encode_range;
+mod image;
 mod ingest;
 mod mp4;
 mod package;
+mod pictures;
 mod playable;
 mod remux;
+mod sweep;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +35,7 @@ use crate::source::Source;
 use crate::workshop::Workshop;
 
 pub(crate) use encode_range::RangePayload;
+pub use sweep::schedule_sweeps;
 
 pub const INGEST: &str = "ingest";
 pub(crate) const ENCODE_RANGE: &str = "encode_range";
@@ -38,9 +44,14 @@ pub(crate) const REMUX: &str = "remux";
 pub(crate) const PLAYABLE: &str = "playable";
 pub(crate) const PACKAGE: &str = "package";
 pub(crate) const MP4: &str = "mp4";
+pub(crate) const PICTURES: &str = "pictures";
+pub(crate) const IMAGE: &str = "image";
+pub(crate) const AUDIO: &str = "audio";
+pub(crate) const CONCLUDE: &str = "conclude";
+pub(crate) const SWEEP: &str = "sweep";
 
 /// Every kind, with the lane its jobs belong in.
-pub const LANES: [(&str, &str); 7] = [
+pub const LANES: [(&str, &str); 12] = [
     (INGEST, "io"),
     (ENCODE_RANGE, "cpu"),
     (ENCODE_AUDIO, "cpu"),
@@ -48,6 +59,11 @@ pub const LANES: [(&str, &str); 7] = [
     (PLAYABLE, "io"),
     (PACKAGE, "io"),
     (MP4, "io"),
+    (PICTURES, "cpu"),
+    (IMAGE, "cpu"),
+    (AUDIO, "cpu"),
+    (CONCLUDE, "io"),
+    (SWEEP, "io"),
 ];
 
 /// Every kind, to be run by a worker.
@@ -60,6 +76,11 @@ pub fn all(shop: &Arc<Workshop>) -> Kinds {
         .with(shop.kind(PLAYABLE, playable::Playable))
         .with(shop.kind(PACKAGE, package::Package))
         .with(shop.kind(MP4, mp4::Mp4))
+        .with(shop.kind(PICTURES, pictures::PicturesOfVideo))
+        .with(shop.kind(IMAGE, image::Image))
+        .with(shop.kind(AUDIO, audio::Audio))
+        .with(shop.kind(CONCLUDE, conclude::Conclude))
+        .with(sweep::Sweep(Arc::clone(shop)))
 }
 
 /// The lane of a kind; `None` for one that is not ours.

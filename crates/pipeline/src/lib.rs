@@ -21,12 +21,17 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
 mod blobs;
+mod cache;
+mod document;
 mod failure;
 mod film;
 mod graph;
 mod input;
 pub mod keys;
 pub mod kinds;
+mod live;
+mod nearest;
+mod planned;
 mod recipe;
 pub mod records;
 mod scratch;
@@ -35,10 +40,21 @@ mod submission;
 mod workshop;
 
 pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions};
+pub use cache::{Deleted, delete};
+pub use document::{
+    ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, StepShown,
+    StepStatus, WarningShown, describe,
+};
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
-pub use recipe::{Does, ExecSpec, Recipe, Step};
+pub use live::{LiveFilm, live_film};
+pub use nearest::did_you_mean;
+pub use planned::{CannotPlan, Planned};
+pub use recipe::{
+    Does, ExecSpec, Listed, NoRecipe, ParamError, ParamErrors, Recipe, RecipeError, RecipeErrors,
+    RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
+};
 pub use scratch::{JobFolder, Scratch};
 pub use source::{CacheRoom, PullPatience};
-pub use submission::{RunMeta, Submission, Submitted, submit};
+pub use submission::{RunMeta, Submission, Submitted, retry, submit};
 pub use workshop::Workshop;

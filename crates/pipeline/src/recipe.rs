@@ -1,16 +1,32 @@
 //! Recipes: a named graph of steps.
+//!
+//! A recipe is a TOML file ([`Recipe::parse`]); the built-in ones and those of a folder are [`Recipes`]. A run may change
+//! the values of its steps ([`Recipe::with_params`]), never the steps themselves.
+
+mod error;
+mod order;
+mod params;
+mod parse;
+mod registry;
+mod show;
+mod with;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use telecine_media::{AudioSpec, ImageSpec, PicturesSpec, VideoSpec};
+
+pub use error::{RecipeError, RecipeErrors};
+pub use params::{ParamError, ParamErrors, parse_params};
+pub use registry::{Listed, NoRecipe, RecipeOrigin, Recipes};
 
 /// A recipe whose steps are all known and whose needs can be met.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recipe {
     pub name: String,
     pub description: String,
-    /// In the order of the file.
+    /// Each after the steps that it needs, otherwise in the order of the file.
     pub steps: Vec<Step>,
 }
 
@@ -31,6 +47,9 @@ pub struct Step {
     pub priority: Option<u8>,
     /// `None` is the queue's usual.
     pub attempts: Option<u16>,
+    /// Whether it is done at all. A run may ask for what the recipe leaves out.
+    #[serde(default = "yes")]
+    pub enabled: bool,
 }
 
 /// What a step does, and with what.
@@ -59,7 +78,7 @@ pub struct ExecSpec {
     pub network: bool,
     /// Folders and files that it may read, beside the input, the system's libraries and its own scratch folder.
     #[serde(default)]
-    pub reads: Vec<std::path::PathBuf>,
+    pub reads: Vec<PathBuf>,
     #[serde(default = "ten_minutes")]
     pub timeout_ms: u64,
     /// Passed on as they are.
@@ -71,19 +90,80 @@ fn ten_minutes() -> u64 {
     600_000
 }
 
+fn yes() -> bool {
+    true
+}
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// The names of everything that a step can do.
+pub const STEP_KINDS: [&str; 6] = ["hls", "mp4", "pictures", "image", "audio", "exec"];
+
 impl Recipe {
     pub fn step(&self, name: &str) -> Option<&Step> {
         self.steps.iter().find(|step| step.name == name)
     }
 
+    /// Of the recipe as it is, parameters included: the same hash means the same work.
+    pub fn sha256(&self) -> String {
+        let text = serde_json::to_vec(self).expect("a recipe is plain data");
+        crate::blobs::hash_bytes(&text)
+    }
+
+    /// Whether the same input gives the same outputs: what a user's own program does is its own affair.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        !self.steps.iter().any(|step| matches!(step.does, Does::Exec(_)))
+    }
+
+    /// The steps that are done.
+    pub fn enabled_steps(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().filter(|step| step.enabled)
+    }
+
     /// The `hls` step whose segments an `mp4` step takes; `None` where it encodes for itself.
     pub fn segments_for(&self, step: &Step) -> Option<&Step> {
+        if !matches!(step.does, Does::Mp4(_)) {
+            return None;
+        }
         let needed = step.needs.iter().filter_map(|name| self.step(name));
         needed.into_iter().find(|needed| matches!(needed.does, Does::Hls(_)))
     }
 }
 
+impl Step {
+    /// A step that needs no other, as its kind usually is.
+    pub fn new(name: impl Into<String>, does: Does) -> Self {
+        Self {
+            name: name.into(),
+            required: is_usually_required(does.kind()),
+            does,
+            needs: Vec::new(),
+            lane: None,
+            priority: None,
+            attempts: None,
+            enabled: true,
+        }
+    }
+}
+
 impl Does {
+    /// The outputs that such a step publishes; `None` is one under the step's own name.
+    pub fn promised(&self) -> Vec<Option<&'static str>> {
+        match self {
+            Self::Pictures(spec) => {
+                let parts = [
+                    ("poster", spec.poster.is_some()),
+                    ("storyboard", spec.storyboard.is_some()),
+                    ("preview", spec.preview.is_some()),
+                    ("scenes", spec.scenes),
+                    ("frames", spec.frames.is_some()),
+                ];
+                parts.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| Some(name)).collect()
+            }
+            Self::Hls(_) | Self::Mp4(_) | Self::Image(_) | Self::Audio(_) | Self::Exec(_) => vec![None],
+        }
+    }
+
     /// What the media engine is asked for; `None` where that is nothing.
     pub fn media(&self) -> Option<telecine_media::Recipe> {
         let none = telecine_media::Recipe::default();
@@ -109,5 +189,26 @@ impl Does {
             Self::Audio(_) => "audio",
             Self::Exec(_) => "exec",
         }
+    }
+}
+
+/// A film without its poster is still a film.
+fn is_usually_required(kind: &str) -> bool {
+    kind != "pictures"
+}
+
+impl ExecSpec {
+    /// The field that no run could do with, and what it may be.
+    fn fault(&self) -> Option<(&'static str, &'static str)> {
+        if self.command.first().is_none_or(String::is_empty) {
+            return Some(("command", "name the program, then its arguments"));
+        }
+        if self.command.iter().any(|argument| argument.contains('\0')) {
+            return Some(("command", "no argument can contain a NUL character"));
+        }
+        if self.reads.iter().any(|path| !path.is_absolute()) {
+            return Some(("reads", "absolute paths only"));
+        }
+        (!(1..=DAY_MS).contains(&self.timeout_ms)).then_some(("timeout_ms", "1 to 86400000, a day"))
     }
 }

@@ -1,5 +1,7 @@
 //! What the jobs of a run leave for each other: small documents, written under the fence of the job that made them.
 
+use std::collections::BTreeSet;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use telecine_media::{Format, LoudnessMeasure, Plan, Probe, SegmentFact};
@@ -56,6 +58,8 @@ pub struct SegmentRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RungSegment {
     pub rung: String,
+    /// As RFC 6381 writes it.
+    pub codec: String,
     pub file: StoredFile,
     pub init: StoredFile,
 }
@@ -70,6 +74,7 @@ pub struct SoundRecord {
     pub codec: String,
     /// Ticks in a second of the facts' times.
     pub timescale: u32,
+    pub channels: u32,
     /// `None` for sound that was copied.
     pub loudness: Option<LoudnessMeasure>,
 }
@@ -119,6 +124,24 @@ pub struct FailureRecord {
     pub attempt: u32,
 }
 
+/// Who uses the outputs of a run beside itself. One, under the key [`LIFETIME`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LifetimeRecord {
+    /// Ids of runs.
+    pub borrowers: BTreeSet<String>,
+    /// The run was deleted; its blobs go with the last borrower.
+    pub has_ended: bool,
+    /// The blob that says who did this work.
+    #[serde(default)]
+    pub cache_key: Option<String>,
+}
+
+/// Whose outputs a run uses. One, under the key [`BORROWED`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BorrowedRecord {
+    pub owner: RunId,
+}
+
 macro_rules! types {
     ($($record:ty => $name:literal),+ $(,)?) => {
         $(impl RunRecord for $record { const TYPE: &'static str = $name; })+
@@ -133,10 +156,16 @@ types! {
     OutputRecord => "output",
     WarningRecord => "warning",
     FailureRecord => "failure",
+    LifetimeRecord => "lifetime",
+    BorrowedRecord => "borrowed",
 }
 
 /// The key of the one [`InputRecord`].
 pub const INPUT: &str = "input";
+/// The key of the one [`LifetimeRecord`].
+pub const LIFETIME: &str = "outputs";
+/// The key of the one [`BorrowedRecord`].
+pub const BORROWED: &str = "outputs";
 
 pub fn segment_key(step: &str, segment: u32) -> String {
     format!("{step}/{segment:05}")
@@ -159,6 +188,24 @@ pub async fn read<T: RunRecord>(queue: &dyn Queue, run: &RunId, key: &str) -> Re
     let records = queue.records(run, Some(T::TYPE)).await?;
     let found = records.into_iter().find(|record| record.key == key);
     found.map(|record| parse(record).map(|(_, document)| document)).transpose()
+}
+
+/// One document and its version, 0 where nobody wrote it yet.
+pub(crate) async fn read_versioned<T: RunRecord>(
+    queue: &dyn Queue,
+    run: &RunId,
+    key: &str,
+) -> Result<(u64, Option<T>), QueueError> {
+    let records = queue.records(run, Some(T::TYPE)).await?;
+    match records.into_iter().find(|record| record.key == key) {
+        Some(record) => Ok((record.version, Some(parse_as(record)?))),
+        None => Ok((0, None)),
+    }
+}
+
+/// A record whose type is known.
+pub(crate) fn parse_as<T: RunRecord>(record: Record) -> Result<T, QueueError> {
+    parse(record).map(|(_, document)| document)
 }
 
 fn parse<T: RunRecord>(record: Record) -> Result<(String, T), QueueError> {

@@ -1,9 +1,12 @@
 //! A run as it is asked for.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use telecine_queue::{NewJob, NewRun, Push, Queue, QueueError, RunId, Timestamp};
 
+use crate::graph::MAX_LOST;
 use crate::input::Input;
 use crate::kinds;
 use crate::recipe::Recipe;
@@ -77,7 +80,7 @@ impl Submission {
         let run = NewRun { name, external_id: self.external_id, meta };
         let ingest =
             NewJob::new(kinds::INGEST, json!({})).lane("io").step(kinds::INGEST).priority(self.priority);
-        let ingest = NewJob { run_at: self.run_at, ..ingest };
+        let ingest = NewJob { run_at: self.run_at, max_lost: MAX_LOST, ..ingest };
         let push = Push::run(run, [ingest]).tenant(self.tenant);
         Ok(Push { idempotency_key: self.idempotency_key, ..push })
     }
@@ -90,4 +93,24 @@ pub async fn submit(queue: &dyn Queue, submission: Submission) -> Result<Submitt
     let (run, replayed) = pushed
         .ok_or_else(|| QueueError::Unexpected { reason: "a run was pushed and none came back".into() })?;
     Ok(Submitted { run, replayed })
+}
+
+/// Starts steps of a run over, with all that needs them; without a name what did not complete. A step that makes a film
+/// stands for all its parts, each of which can be named as well (`hls.audio`). Says how many jobs it started over by name.
+pub async fn retry(queue: &dyn Queue, run: &RunId, steps: &[String]) -> Result<u64, QueueError> {
+    let known: BTreeSet<String> =
+        queue.run_steps(run).await?.into_iter().filter_map(|count| count.step).collect();
+    let mut named = Vec::new();
+    for step in steps {
+        let parts = format!("{step}.");
+        let of_step: Vec<_> =
+            known.iter().filter(|name| *name == step || name.starts_with(&parts)).cloned().collect();
+        if of_step.is_empty() {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let reason = format!("the run has no step `{step}`; its steps are {}", known.join(", "));
+            return Err(QueueError::Invalid { reason });
+        }
+        named.extend(of_step);
+    }
+    queue.retry_run(run, &named).await
 }

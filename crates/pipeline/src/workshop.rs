@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use telecine_media::{Capabilities, Limits, MediaError, Toolbox};
 use telecine_queue::Queue;
@@ -9,6 +10,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::Blobs;
+use crate::records::{InputRecord, SourceAt};
 use crate::scratch::Scratch;
 use crate::source::{CacheRoom, PullPatience, SourceCache};
 
@@ -21,6 +23,12 @@ pub struct Workshop {
     pub limits: Limits,
     /// Folders whose files may be named as inputs.
     pub input_folders: Vec<PathBuf>,
+    /// How long after its end a run and its outputs are kept; `None` is until somebody deletes them.
+    pub keep_runs: Option<Duration>,
+    /// How long what a failed or cancelled run has stored is kept for a retry.
+    pub keep_unpublished: Duration,
+    /// How long an upload waits to be used.
+    pub keep_uploads: Duration,
     /// Buckets whose objects may be named as inputs: `s3://bucket` or `s3://bucket/prefix`.
     pub input_buckets: Vec<String>,
     /// Whether inputs may be pulled from loopback and private addresses.
@@ -42,6 +50,9 @@ impl Workshop {
             scratch,
             limits: Limits::default(),
             input_folders: Vec::new(),
+            keep_runs: None,
+            keep_unpublished: Duration::from_hours(24),
+            keep_uploads: Duration::from_hours(7 * 24),
             input_buckets: Vec::new(),
             allow_private_urls: false,
             pull_patience: PullPatience::default(),
@@ -54,6 +65,14 @@ impl Workshop {
     /// What the installed programs can do, asked once.
     pub(crate) async fn capabilities(&self, cancel: &CancellationToken) -> Result<&Capabilities, MediaError> {
         self.capabilities.get_or_try_init(|| self.detect(cancel)).await
+    }
+
+    /// Whether a job has to copy the source to its scratch folder before it can read it.
+    pub(crate) fn store_is_remote(&self, input: &InputRecord) -> bool {
+        match &input.at {
+            SourceAt::Blob { key } => self.blobs.local_path(key).is_none(),
+            SourceAt::File { .. } => false,
+        }
     }
 
     async fn detect(&self, cancel: &CancellationToken) -> Result<Capabilities, MediaError> {

@@ -41,6 +41,21 @@ CREATE FUNCTION telecine.parks_on(tenant text, limit_key text) RETURNS text
         WHEN limit_key IS NOT NULL THEN 'key'
     END
 $$;
+CREATE FUNCTION telecine.run_is_playable() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    NEW.event_seq := NEW.event_seq + 1;
+    INSERT INTO telecine.event (run, seq, type, at, body)
+    VALUES (
+        NEW.id, NEW.event_seq, 'run.playable', clock_timestamp(),
+        json_build_object(
+            'state', NEW.state, 'name', NEW.name, 'external_id', NEW.external_id, 'generation', NEW.generation
+        )
+    );
+    RETURN NEW;
+END
+$$;
 CREATE FUNCTION telecine.run_tells() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -331,6 +346,7 @@ CREATE TABLE telecine.run (
     started_at timestamp with time zone,
     playable_at timestamp with time zone,
     finished_at timestamp with time zone,
+    priority integer,
     CONSTRAINT run_state_is_known CHECK ((state = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'partial'::text, 'failed'::text, 'cancelled'::text])))
 );
 CREATE TABLE telecine.schedule (
@@ -419,6 +435,7 @@ ALTER TABLE ONLY telecine.upkeep
 ALTER TABLE ONLY telecine.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
 CREATE INDEX idempotency_expiry ON telecine.idempotency USING btree (expires_at);
+CREATE INDEX idempotency_of_run ON telecine.idempotency USING btree (run) WHERE (run IS NOT NULL);
 CREATE INDEX job_admitted ON telecine.job USING btree (limit_key, state) WHERE ((limit_key IS NOT NULL) AND (state = ANY (ARRAY['pending'::text, 'running'::text])));
 CREATE INDEX job_admitted_of_tenant ON telecine.job USING btree (tenant, state) WHERE ((tenant <> ''::text) AND (state = ANY (ARRAY['pending'::text, 'running'::text])));
 CREATE INDEX job_backlog ON telecine.job USING btree (tenant, fair_at) WHERE ((state = ANY (ARRAY['pending'::text, 'parked'::text])) AND (tenant <> ''::text));
@@ -433,7 +450,10 @@ CREATE INDEX job_ready ON telecine.job USING btree (lane, priority DESC, fair_at
 CREATE UNIQUE INDEX job_unique ON telecine.job USING btree (tenant, kind, unique_key) WHERE (unique_key IS NOT NULL);
 CREATE INDEX need_of ON telecine.need USING btree (needs_job);
 CREATE INDEX outbox_due ON telecine.outbox USING btree (sink, due_at) WHERE (due_at IS NOT NULL);
-CREATE INDEX run_external ON telecine.run USING btree (tenant, external_id) WHERE (external_id IS NOT NULL);
+CREATE INDEX run_in_state ON telecine.run USING btree (((state || ''::text)), id COLLATE "C");
+CREATE INDEX run_of_external ON telecine.run USING btree (external_id, tenant, id COLLATE "C") WHERE (external_id IS NOT NULL);
+CREATE INDEX run_of_tenant ON telecine.run USING btree (tenant, state, id COLLATE "C");
 CREATE TRIGGER event_goes_out AFTER INSERT ON telecine.event REFERENCING NEW TABLE AS told_now FOR EACH STATEMENT EXECUTE FUNCTION telecine.event_goes_out();
 CREATE TRIGGER run_changes BEFORE UPDATE OF state ON telecine.run FOR EACH ROW WHEN ((old.state IS DISTINCT FROM new.state)) EXECUTE FUNCTION telecine.run_tells();
 CREATE TRIGGER run_is_created BEFORE INSERT ON telecine.run FOR EACH ROW EXECUTE FUNCTION telecine.run_tells();
+CREATE TRIGGER run_is_playable BEFORE UPDATE OF playable_at ON telecine.run FOR EACH ROW WHEN (((old.playable_at IS NULL) AND (new.playable_at IS NOT NULL))) EXECUTE FUNCTION telecine.run_is_playable();

@@ -48,6 +48,8 @@ CREATE TABLE idempotency (
 
 CREATE INDEX idempotency_expiry ON idempotency (expires_at);
 
+CREATE INDEX idempotency_of_run ON idempotency (run) WHERE run IS NOT NULL;
+
 CREATE TABLE job (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant          TEXT    NOT NULL,
@@ -248,7 +250,7 @@ CREATE TABLE run (
     created_at     INTEGER NOT NULL,
     started_at     INTEGER,
     playable_at    INTEGER,
-    finished_at    INTEGER,
+    finished_at    INTEGER, priority INTEGER,
     CONSTRAINT run_state_is_known
         CHECK (state IN ('queued', 'running', 'succeeded', 'partial', 'failed', 'cancelled'))
 ) STRICT;
@@ -269,7 +271,7 @@ CREATE TRIGGER run_changes AFTER UPDATE OF state ON run WHEN OLD.state <> NEW.st
     );
 END;
 
-CREATE INDEX run_external ON run (tenant, external_id) WHERE external_id IS NOT NULL;
+CREATE INDEX run_in_state ON run (state, id);
 
 CREATE TRIGGER run_is_created AFTER INSERT ON run BEGIN
     UPDATE run SET event_seq = event_seq + 1 + (NEW.state <> 'queued') WHERE id = NEW.id;
@@ -290,6 +292,20 @@ CREATE TRIGGER run_is_forgotten AFTER DELETE ON run BEGIN
     DELETE FROM event WHERE run = OLD.id;
     DELETE FROM outbox WHERE run = OLD.id;
 END;
+
+CREATE TRIGGER run_is_playable AFTER UPDATE OF playable_at ON run
+WHEN OLD.playable_at IS NULL AND NEW.playable_at IS NOT NULL BEGIN
+    UPDATE run SET event_seq = event_seq + 1 WHERE id = NEW.id;
+    INSERT INTO event (run, seq, type, at, body)
+    VALUES (
+        NEW.id, NEW.event_seq + 1, 'run.playable', CAST(unixepoch('subsec') * 1000 AS INTEGER),
+        json_object('state', NEW.state, 'name', NEW.name, 'external_id', NEW.external_id, 'generation', NEW.generation)
+    );
+END;
+
+CREATE INDEX run_of_external ON run (external_id, tenant, id) WHERE external_id IS NOT NULL;
+
+CREATE INDEX run_of_tenant ON run (tenant, state, id);
 
 CREATE TABLE schedule (
     name      TEXT    PRIMARY KEY,

@@ -83,6 +83,7 @@ pub struct Finish {
     pub(crate) outcome: Outcome,
     pub(crate) spawn: Spawn,
     pub(crate) records: Vec<NewRecord>,
+    pub(crate) playable: bool,
 }
 
 impl Finish {

@@ -18,7 +18,7 @@ use crate::job::{Job, JobId};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 use crate::push::{Push, Pushed};
 use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
-use crate::run::{Run, RunId};
+use crate::run::{ListedRuns, Run, RunFilter, RunId, RunPage, StepCount};
 use crate::schedule::{NewSchedule, Schedule, Ticked};
 use crate::worker::{Beat, BeatReply, Claimed, NewWorker, Pull, Worker, WorkerId};
 
@@ -162,6 +162,26 @@ impl<D: Around> Queue for Decorated<D> {
 
     async fn get_run(&self, id: &RunId) -> Result<Option<Run>> {
         self.with.around(call!("get_run"), self.inner.get_run(id)).await
+    }
+
+    async fn list_runs(&self, filter: &RunFilter, page: RunPage) -> Result<ListedRuns> {
+        self.with.around(call!("list_runs"), self.inner.list_runs(filter, page)).await
+    }
+
+    async fn run_steps(&self, id: &RunId) -> Result<Vec<StepCount>> {
+        self.with.around(call!("run_steps"), self.inner.run_steps(id)).await
+    }
+
+    async fn cancel_run(&self, id: &RunId) -> Result<u64> {
+        self.with.around(call!("cancel_run"), self.inner.cancel_run(id)).await
+    }
+
+    async fn prioritise_run(&self, id: &RunId, priority: u8) -> Result<u64> {
+        self.with.around(call!("prioritise_run"), self.inner.prioritise_run(id, priority)).await
+    }
+
+    async fn delete_run(&self, id: &RunId) -> Result<()> {
+        self.with.around(call!("delete_run"), self.inner.delete_run(id)).await
     }
 
     async fn retry_run(&self, id: &RunId, steps: &[String]) -> Result<u64> {

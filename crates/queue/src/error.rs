@@ -1,7 +1,7 @@
 //! What can go wrong, grouped by what the caller can do about it.
 
 use crate::job::{JobId, JobState};
-use crate::run::RunId;
+use crate::run::{RunId, RunState};
 
 pub type Result<T, E = QueueError> = std::result::Result<T, E>;
 
@@ -40,6 +40,10 @@ pub enum QueueError {
     #[error("there is no run {0}")]
     NoSuchRun(RunId),
 
+    /// The verb does not apply to a run in this state, or not yet.
+    #[error("run {id} is {state}: {hint}")]
+    WrongRunState { id: RunId, state: RunState, hint: String },
+
     /// This worker was declared dead; register again under a new id.
     #[error("this worker's lease ran out and it was declared dead")]
     WorkerGone,
@@ -73,6 +77,13 @@ impl QueueError {
             Self::Unavailable { reason } => Self::Unavailable { reason: reason.clone() },
             other => Self::Unexpected { reason: other.to_string() },
         }
+    }
+
+    /// Of a run that cannot be forgotten before everyone who was to hear of it has.
+    pub(crate) fn untold(id: &RunId, state: RunState, sink: &str) -> Self {
+        let hint =
+            format!("sink `{sink}` has not been sent all its events; try again later, or remove the sink");
+        Self::WrongRunState { id: id.clone(), state, hint }
     }
 
     pub(crate) fn invalid(reason: impl Into<String>) -> Self {

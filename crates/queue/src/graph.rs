@@ -1,5 +1,6 @@
 //! Which jobs wait for which, within one run.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,14 @@ impl Spawn {
     pub fn before(mut self, job: JobId, nth: usize, on_failed: OnFailed) -> Self {
         self.edges.push(Edge { job, need: Need { on: Needed::Nth(nth), on_failed } });
         self
+    }
+
+    /// Its jobs as a run stores them: if somebody gave the run a priority, that counts.
+    pub(crate) fn jobs_at(&self, priority: Option<u8>) -> Cow<'_, [NewJob]> {
+        match priority {
+            None => Cow::Borrowed(&self.jobs),
+            Some(priority) => self.jobs.iter().map(|job| job.clone().priority(priority)).collect(),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -290,6 +290,13 @@ impl NewJob {
     }
 }
 
+pub(crate) fn check_priority(priority: u8) -> Result<()> {
+    match priority > MAX_PRIORITY {
+        true => Err(QueueError::invalid(format!("priority {priority} is above {MAX_PRIORITY}"))),
+        false => Ok(()),
+    }
+}
+
 /// Names become columns, file names and metric labels: short, and without control characters.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {

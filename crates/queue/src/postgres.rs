@@ -21,6 +21,7 @@ mod notify;
 mod policy;
 mod push;
 mod read;
+mod runs;
 mod schedules;
 mod session;
 mod sweep;
@@ -37,12 +38,12 @@ use crate::claim::{Attempt, Finish, Settled};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered, check_told};
 use crate::graph::{NewRecord, Record};
-use crate::job::{Job, JobId, check_name};
+use crate::job::{Job, JobId, check_name, check_priority};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 use crate::open::OpenOptions;
 use crate::push::{Push, Pushed};
 use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
-use crate::run::{Run, RunId};
+use crate::run::{ListedRuns, Run, RunFilter, RunId, RunPage, StepCount};
 use crate::schedule::{NewSchedule, Schedule, Ticked};
 use crate::worker::{Claimed, NewWorker, Pull, Worker, WorkerId};
 use connect::Database;
@@ -237,6 +238,29 @@ impl Queue for PostgresQueue {
         self.database.retrying(|| read::get_run(&self.database, id)).await
     }
 
+    async fn list_runs(&self, filter: &RunFilter, page: RunPage) -> Result<ListedRuns> {
+        self.database.retrying(|| runs::list(&self.database, filter, &page)).await
+    }
+
+    async fn run_steps(&self, id: &RunId) -> Result<Vec<StepCount>> {
+        self.database.retrying(|| runs::steps(&self.database, id)).await
+    }
+
+    async fn cancel_run(&self, id: &RunId) -> Result<u64> {
+        let (jobs, ring) = self.database.retrying(|| runs::cancel(&self.database, id)).await?;
+        self.notifier.ring(ring);
+        Ok(jobs)
+    }
+
+    async fn prioritise_run(&self, id: &RunId, priority: u8) -> Result<u64> {
+        check_priority(priority)?;
+        self.database.retrying(|| runs::prioritise(&self.database, id, priority)).await
+    }
+
+    async fn delete_run(&self, id: &RunId) -> Result<()> {
+        self.database.retrying(|| runs::delete(&self.database, id)).await
+    }
+
     async fn retry_run(&self, id: &RunId, steps: &[String]) -> Result<u64> {
         let (restarted, ring) =
             self.database.retrying(|| admin::retry_run(&self.database, id, steps)).await?;
@@ -326,7 +350,7 @@ impl Queue for PostgresQueue {
     }
 
     async fn pulse(&self) -> Result<Box<dyn Pulse>> {
-        Ok(Box::new(beat::PostgresPulse::open(&self.database).await?))
+        Ok(Box::new(beat::PostgresPulse::open(&self.database, Arc::clone(&self.notifier)).await?))
     }
 
     fn wakes(&self) -> watch::Receiver<Wakes> {

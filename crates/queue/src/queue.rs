@@ -14,7 +14,7 @@ use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId, JobState};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 use crate::push::{Push, Pushed};
-use crate::run::{Run, RunId};
+use crate::run::{ListedRuns, Run, RunFilter, RunId, RunPage, StepCount};
 use crate::schedule::{NewSchedule, Schedule, Ticked};
 use crate::worker::{Beat, BeatReply, Claimed, NewWorker, Pull, Worker, WorkerId};
 
@@ -89,13 +89,37 @@ pub trait Queue: Send + Sync + 'static {
     /// What became of each attempt of a job, oldest first. A claim that still runs is not among them.
     async fn attempts(&self, id: JobId) -> Result<Vec<Attempt>>;
 
-    /// Live jobs and history in one list, newest first.
+    /// Live jobs and history in one list, newest first. Of a run, the cost goes by what the run has; otherwise what does
+    /// not match is passed over one by one.
     async fn list(&self, filter: &JobFilter, page: Page) -> Result<Listed>;
 
     /// How many jobs there are by lane, kind and state, at a cost that does not grow with their number.
     async fn counts(&self) -> Result<Vec<Count>>;
 
     async fn get_run(&self, id: &RunId) -> Result<Option<Run>>;
+
+    /// Runs, newest first. The cost goes by the page, however many runs there are in whatever states; only where a name
+    /// is asked for, those of other names that are newer are passed over one by one.
+    async fn list_runs(&self, filter: &RunFilter, page: RunPage) -> Result<ListedRuns>;
+
+    /// How many jobs of a run are in which state, by step. The cost goes by the jobs of the run.
+    async fn run_steps(&self, id: &RunId) -> Result<Vec<StepCount>>;
+
+    /// Cancels every live job of a run at once, running and waiting ones too, so that the run is `cancelled` and none of
+    /// its jobs can add another; says how many. Refused ([`QueueError::WrongRunState`]) when it has ended.
+    ///
+    /// [`QueueError::WrongRunState`]: crate::QueueError::WrongRunState
+    async fn cancel_run(&self, id: &RunId) -> Result<u64>;
+
+    /// Gives all live jobs of a run a priority, and those that it spawns or starts over from now on, whatever they ask
+    /// for; says how many it moved. Running ones go on. Refused when the run has ended.
+    async fn prioritise_run(&self, id: &RunId, priority: u8) -> Result<u64>;
+
+    /// Forgets a run that has ended, with its jobs, attempts, records, events and the idempotency keys it was pushed
+    /// with. Refused ([`QueueError::WrongRunState`]) while it has live jobs, and while a sink was not sent all its events.
+    ///
+    /// [`QueueError::WrongRunState`]: crate::QueueError::WrongRunState
+    async fn delete_run(&self, id: &RunId) -> Result<()>;
 
     /// Starts jobs of a run over, with all that needs them: those of the named steps, or without a name those that did
     /// not complete. Says how many it started over by name.

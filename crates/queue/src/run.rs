@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ulid::Ulid;
 
+use crate::job::JobState;
 use crate::timestamp::Timestamp;
 
 /// The name of a run, such as `run_01J9Z…`: unguessable, sorted by time, made before it is stored.
@@ -104,6 +105,16 @@ impl RunState {
     }
 }
 
+impl RunState {
+    /// Whether only a retry by a person changes it.
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Queued | Self::Running => false,
+            Self::Succeeded | Self::Partial | Self::Failed | Self::Cancelled => true,
+        }
+    }
+}
+
 impl fmt::Display for RunState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
@@ -130,6 +141,8 @@ pub struct Run {
     pub external_id: Option<String>,
     pub state: RunState,
     pub generation: u32,
+    /// What [`prioritise_run`](crate::Queue::prioritise_run) gave to all of its jobs.
+    pub priority: Option<u8>,
     pub meta: Value,
     pub jobs_total: u32,
     pub jobs_left: u32,
@@ -139,5 +152,89 @@ pub struct Run {
     pub jobs_degraded: u32,
     pub created_at: Timestamp,
     pub started_at: Option<Timestamp>,
+    /// When a job of it first said that what it makes can be played. A new generation keeps it.
+    pub playable_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
+}
+
+/// Which runs. Empty means all.
+#[derive(Clone, Debug, Default)]
+pub struct RunFilter {
+    pub states: Vec<RunState>,
+    pub name: Option<String>,
+    pub external_id: Option<String>,
+    pub tenant: Option<String>,
+}
+
+impl RunFilter {
+    /// Each wanted state once.
+    pub(crate) fn states(&self) -> Vec<RunState> {
+        RunState::ALL
+            .into_iter()
+            .filter(|state| self.states.is_empty() || self.states.contains(state))
+            .collect()
+    }
+}
+
+/// Which part of a list of runs: `limit` runs that are older than `before`.
+#[derive(Clone, Debug)]
+pub struct RunPage {
+    pub before: Option<RunId>,
+    pub limit: u32,
+}
+
+impl RunPage {
+    pub const MAX_LIMIT: u32 = 1_000;
+
+    pub fn first(limit: u32) -> Self {
+        Self { before: None, limit }
+    }
+
+    pub(crate) fn rows(&self) -> u32 {
+        self.limit.clamp(1, Self::MAX_LIMIT)
+    }
+
+    /// What the ids of the page's runs are below.
+    pub(crate) fn upper_bound(&self) -> &str {
+        // Every id begins with `run_`.
+        self.before.as_ref().map_or("s", RunId::as_str)
+    }
+}
+
+/// One page of a list of runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct ListedRuns {
+    pub data: Vec<Run>,
+    /// Pass as [`RunPage::before`] for the next page; `None` on the last one.
+    pub next_cursor: Option<RunId>,
+}
+
+impl ListedRuns {
+    /// From more runs than the page holds, if there are more.
+    pub(crate) fn of(mut data: Vec<Run>, page: &RunPage) -> Self {
+        let rows = page.rows() as usize;
+        let more = data.len() > rows;
+        data.truncate(rows);
+        let next_cursor = data.last().filter(|_| more).map(|run| run.id.clone());
+        Self { data, next_cursor }
+    }
+}
+
+/// How many jobs of one step of a run are in one state.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepCount {
+    /// `None`: jobs that belong to no step.
+    pub step: Option<String>,
+    pub state: JobState,
+    pub jobs: u64,
+    /// How far those are that run, each 0.0 to 1.0, added up. 0 of other states.
+    pub progress: f64,
+}
+
+impl StepCount {
+    /// By step, then by state, whatever the database takes for order.
+    pub(crate) fn sorted(mut counts: Vec<Self>) -> Vec<Self> {
+        counts.sort_by(|one, other| (&one.step, one.state).cmp(&(&other.step, other.state)));
+        counts
+    }
 }

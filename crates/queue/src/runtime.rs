@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-pub use held::JobContext;
+pub use held::{JobContext, NotRecorded};
 pub use kind::{Failure, Kind, Kinds};
 pub use slots::Slots;
 
@@ -39,7 +39,7 @@ use settle::Ended;
 use slots::SlotTable;
 
 /// How a worker behaves. The defaults suit production; tests shorten the intervals.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct WorkerOptions {
     /// Shown in lists; need not be unique.
     pub name: String,
@@ -58,6 +58,12 @@ pub struct WorkerOptions {
     pub stop_within: Duration,
     /// How long finished jobs are remembered.
     pub keep_history: Duration,
+    /// How many bytes of scratch space are free, asked before every claim. Jobs that need more, by themselves or together
+    /// with others of the same claim, are left for later or for others. `None`: there is no end of it.
+    ///
+    /// What it answers is to be less by what running kinds have reserved. A kind reserves when it begins, which may be
+    /// after the next claim was asked for; so it must be ready to find too little (and then [`Failure::Snooze`]).
+    pub free_scratch: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
 }
 
 impl Default for WorkerOptions {
@@ -72,7 +78,25 @@ impl Default for WorkerOptions {
             drain_within: Duration::from_secs(25),
             stop_within: Duration::from_secs(5),
             keep_history: Duration::from_hours(30 * 24),
+            free_scratch: None,
         }
+    }
+}
+
+impl std::fmt::Debug for WorkerOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkerOptions")
+            .field("name", &self.name)
+            .field("slots", &self.slots)
+            .field("lease", &self.lease)
+            .field("beat_every", &self.beat_every)
+            .field("sweep_every", &self.sweep_every)
+            .field("poll_every", &self.poll_every)
+            .field("drain_within", &self.drain_within)
+            .field("stop_within", &self.stop_within)
+            .field("keep_history", &self.keep_history)
+            .field("free_scratch", &self.free_scratch.as_ref().map(|free| free()))
+            .finish()
     }
 }
 

@@ -21,7 +21,13 @@ pub(crate) enum Verdict<'a> {
 
 impl Finish {
     pub fn new(claim: Claim, outcome: Outcome) -> Self {
-        Self { claim, outcome: storable(outcome), spawn: Spawn::default(), records: Vec::new() }
+        Self {
+            claim,
+            outcome: storable(outcome),
+            spawn: Spawn::default(),
+            records: Vec::new(),
+            playable: false,
+        }
     }
 
     /// Adds jobs to the run in the transaction that completes this one; nothing if it does not complete.
@@ -37,6 +43,13 @@ impl Finish {
     pub fn recording(mut self, records: Vec<NewRecord>) -> Self {
         self.refuse_unless(records.iter().try_for_each(NewRecord::check), "record_refused");
         self.records = records;
+        self
+    }
+
+    /// The run can be played from now on, if the outcome is accepted.
+    #[must_use]
+    pub fn playable(mut self, playable: bool) -> Self {
+        self.playable = playable;
         self
     }
 

@@ -18,6 +18,7 @@ mod pulse;
 mod push;
 mod read;
 mod row;
+mod runs;
 mod schedules;
 mod sweep;
 mod workers;
@@ -36,12 +37,12 @@ use crate::claim::{Attempt, Finish, Settled};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered, check_told};
 use crate::graph::{NewRecord, Record};
-use crate::job::{Job, JobId, check_name};
+use crate::job::{Job, JobId, check_name, check_priority};
 use crate::limit::{Bound, Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 use crate::open::OpenOptions;
 use crate::push::{Push, Pushed};
 use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
-use crate::run::{Run, RunId};
+use crate::run::{ListedRuns, Run, RunFilter, RunId, RunPage, StepCount};
 use crate::schedule::{NewSchedule, Schedule, Ticked};
 use crate::timestamp::Timestamp;
 use crate::worker::{Claimed, NewWorker, Pull, Worker, WorkerId};
@@ -255,6 +256,32 @@ impl Queue for SqliteQueue {
         self.readers.read(move |connection| read::get_run(connection, &id)).await
     }
 
+    async fn list_runs(&self, filter: &RunFilter, page: RunPage) -> Result<ListedRuns> {
+        let filter = filter.clone();
+        self.readers.read(move |connection| runs::list(connection, &filter, &page)).await
+    }
+
+    async fn run_steps(&self, id: &RunId) -> Result<Vec<StepCount>> {
+        let id = id.clone();
+        self.readers.read(move |connection| runs::steps(connection, &id)).await
+    }
+
+    async fn cancel_run(&self, id: &RunId) -> Result<u64> {
+        let id = id.clone();
+        self.writer.write(move |tx| runs::cancel(tx, &id)).await
+    }
+
+    async fn prioritise_run(&self, id: &RunId, priority: u8) -> Result<u64> {
+        check_priority(priority)?;
+        let id = id.clone();
+        self.writer.write(move |tx| runs::prioritise(tx, &id, priority)).await
+    }
+
+    async fn delete_run(&self, id: &RunId) -> Result<()> {
+        let id = id.clone();
+        self.writer.write(move |tx| runs::delete(tx, &id)).await
+    }
+
     async fn retry_run(&self, id: &RunId, steps: &[String]) -> Result<u64> {
         let (id, steps) = (id.clone(), steps.to_vec());
         self.writer.write(move |tx| edit::retry_run(tx, &id, &steps)).await
@@ -355,7 +382,7 @@ impl Queue for SqliteQueue {
     }
 
     async fn pulse(&self) -> Result<Box<dyn Pulse>> {
-        Ok(Box::new(pulse::SqlitePulse::open(&self.path, self.line, self.patience)?))
+        Ok(Box::new(pulse::SqlitePulse::open(&self.path, self.line, self.patience, Arc::clone(&self.live))?))
     }
 
     fn wakes(&self) -> watch::Receiver<Wakes> {

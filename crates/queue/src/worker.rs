@@ -63,7 +63,8 @@ pub struct Pull {
     /// Free slots per lane.
     pub lanes: BTreeMap<String, u32>,
     pub kinds: Vec<String>,
-    /// Jobs that need more scratch space than this are left for others.
+    /// What is claimed needs no more scratch space than this, all jobs together; `u64::MAX`: there is no end of it. Where
+    /// one does not fit, those behind it that need any are left for the next pull.
     pub free_scratch_bytes: u64,
 }
 
@@ -93,12 +94,15 @@ pub struct ClaimBeat {
     pub checkpoint: Option<Value>,
     /// Records of the run to write, if the claim still is the worker's.
     pub records: Vec<NewRecord>,
+    /// The run can be played from now on, if the claim still is the worker's. Said after the records.
+    pub playable: bool,
 }
 
 /// What a worker learns from its beat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BeatReply {
-    /// Claims that are no longer the worker's: cancelled, deleted or taken over. Stop them, drop what they made.
+    /// Claims that are no longer the worker's: cancelled, deleted or taken over. Stop them, drop what they made. Of all
+    /// others everything that the beat told was committed.
     pub refused: Vec<JobId>,
     /// Somebody asked this worker to drain.
     pub drain: bool,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use serde_json::Value;
-use telecine_queue::{JobId, JobState, Missed, Timestamp, WorkerId};
+use telecine_queue::{JobId, JobState, Missed, RunId, RunState, Timestamp, WorkerId};
 
 use crate::config::{Key, Layer};
 use crate::human;
@@ -29,6 +29,9 @@ pub(crate) struct Global {
     /// sqlite:FILE or postgres://USER@HOST/DATABASE [env: TELECINE_DATABASE]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     pub(crate) database: Option<String>,
+    /// A folder or s3://BUCKET/PREFIX for inputs and outputs [env: TELECINE_STORE]
+    #[arg(long, global = true, value_name = "STORE", help_heading = "Global options")]
+    pub(crate) store: Option<String>,
     /// pretty or json, a filter such as info,telecine_queue=debug, or both [env: TELECINE_LOG]
     #[arg(long, global = true, value_name = "LOG", help_heading = "Global options")]
     pub(crate) log: Option<String>,
@@ -42,8 +45,18 @@ pub(crate) struct Global {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Process files here and now; the same command again goes on where it stopped
+    #[command(after_help = EXIT_CODES_OF_RUN)]
+    Run(Box<RunFlags>),
+    /// Process files as they appear in a folder, until asked to stop
+    Watch(Box<WatchFlags>),
     /// Run jobs until asked to stop; SIGTERM or Ctrl-C finishes what is running first
     Worker(WorkerFlags),
+    /// Hand an input to the workers on the database; prints the run's id
+    Submit(Box<SubmitFlags>),
+    /// Look at and steer runs
+    #[command(subcommand)]
+    Runs(RunsCommand),
     /// Push, look at and steer jobs
     #[command(subcommand)]
     Jobs(JobsCommand),
@@ -99,12 +112,62 @@ pub(crate) enum Command {
     Completions { shell: Shell },
 }
 
+/// What to make of files, and where to put it.
+#[derive(Args, Debug)]
+pub(crate) struct WorkFlags {
+    /// A built-in recipe or a TOML file; see `telecine plan`
+    #[arg(long, value_name = "RECIPE", default_value = "web-video")]
+    pub(crate) recipe: String,
+    /// The folder for results: OUT/NAME OF THE FILE/STEP/…; database, store and scratch are in OUT/.telecine
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Another value for a key of a step, such as hls.segment_seconds=2; may be repeated
+    #[arg(long, value_name = "STEP.KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Slots per lane, such as cpu=2,io=4 [default: cpu=CORES,io=4,net=8; env: TELECINE_SLOTS]
+    #[arg(long, value_name = "LANE=N,…")]
+    slots: Option<String>,
+    /// Say nothing but what went wrong
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+const EXIT_CODES_OF_RUN: &str = "\
+Exit codes: 0 all succeeded, 3 something optional is missing (see the warnings), 1 something failed, 130 stopped by
+Ctrl-C or SIGTERM, 2 an error: nothing was started, or this program could not go on.";
+
+#[derive(Args, Debug)]
+pub(crate) struct RunFlags {
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) work: WorkFlags,
+    /// Make everything anew, though it was made before
+    #[arg(long)]
+    pub(crate) fresh: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WatchFlags {
+    /// The folder to watch
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) work: WorkFlags,
+    /// Look into its folders too
+    #[arg(long)]
+    pub(crate) nested: bool,
+    /// A file is complete when its size and time have not changed for this long
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = human::parse_duration)]
+    pub(crate) settle: Duration,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct WorkerFlags {
-    /// Slots per lane, such as cpu=2,net=8 [env: TELECINE_SLOTS]
+    /// Slots per lane, such as cpu=2,net=8 [default: cpu=CORES,io=4,net=8; env: TELECINE_SLOTS]
     #[arg(long, value_name = "LANE=N,…", conflicts_with = "concurrency")]
     slots: Option<String>,
-    /// Slots of every lane [default: 3; env: TELECINE_CONCURRENCY]
+    /// So many slots in every lane [env: TELECINE_CONCURRENCY]
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
     /// Run only these kinds [env: TELECINE_KINDS]
@@ -116,6 +179,92 @@ pub(crate) struct WorkerFlags {
     /// Drain when the process that started this one ends, however it ends
     #[arg(long, hide = true)]
     pub(crate) leave_with_parent: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SubmitFlags {
+    /// A file in one of `input_folders`, an http address, or s3://BUCKET/KEY
+    #[arg(value_name = "INPUT")]
+    pub(crate) input: String,
+    /// A recipe by name or a TOML file; see `telecine recipes ls`
+    #[arg(long, value_name = "RECIPE", default_value = "web-video")]
+    pub(crate) recipe: String,
+    /// Another value for a key of a step, such as hls.segment_seconds=2; may be repeated
+    #[arg(long, value_name = "STEP.KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// 0 to 100, higher first
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) priority: Option<u8>,
+    /// Your own id for it
+    #[arg(long, value_name = "ID")]
+    pub(crate) external_id: Option<String>,
+    /// For whom; see `telecine tenants`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Submitting again with this key and the same content returns the first run
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
+    /// Not before this long from now, such as 90s, 10m or 1h30m
+    #[arg(long = "in", value_name = "DURATION", value_parser = human::parse_duration, conflicts_with = "at")]
+    pub(crate) delay: Option<Duration>,
+    /// Not before this instant, such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "RFC3339")]
+    pub(crate) at: Option<Timestamp>,
+    /// Given back with the run as it is
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    pub(crate) metadata: Option<Value>,
+    /// Make everything anew, though the same was made before
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Stay and tell how it goes, until it ends
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// List runs, newest first
+    Ls(RunsLs),
+    /// One run: its steps, its outputs, what went wrong, and what to do next
+    Show { id: RunId },
+    /// Tell how a run goes, until it ends; exit 0 succeeded, 3 partial, 1 failed or cancelled
+    Watch { id: RunId },
+    /// End runs that are not finished yet
+    Cancel {
+        #[arg(required = true)]
+        ids: Vec<RunId>,
+    },
+    /// Start over what did not complete, or steps by name with all that needs them
+    Retry {
+        id: RunId,
+        /// Only this step, such as hls or hls.audio; may be repeated
+        #[arg(long = "step", value_name = "STEP")]
+        steps: Vec<String>,
+    },
+    /// Forget runs that have ended, and remove their outputs
+    Rm {
+        #[arg(required = true)]
+        ids: Vec<RunId>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunsLs {
+    /// Only these states; may be repeated
+    #[arg(long = "status", value_name = "STATUS", value_delimiter = ',')]
+    pub(crate) states: Vec<RunState>,
+    #[arg(long)]
+    pub(crate) recipe: Option<String>,
+    #[arg(long, value_name = "ID")]
+    pub(crate) external_id: Option<String>,
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
+    /// How many at most
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+    /// Go on where the last list ended
+    #[arg(long, value_name = "RUN")]
+    pub(crate) cursor: Option<RunId>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -330,8 +479,14 @@ impl Cli {
     pub(crate) fn layer(&self) -> Layer {
         let mut layer = Layer::default();
         layer.flag(Key::Database, "--database", self.global.database.as_ref());
+        layer.flag(Key::Store, "--store", self.global.store.as_ref());
         layer.flag(Key::Log, "--log", self.global.log.as_ref());
         layer.flag(Key::Sandbox, "--no-sandbox", self.global.no_sandbox.then_some("off"));
+        match &self.command {
+            Command::Run(flags) => layer.flag(Key::Slots, "--slots", flags.work.slots.as_ref()),
+            Command::Watch(flags) => layer.flag(Key::Slots, "--slots", flags.work.slots.as_ref()),
+            _ => {}
+        }
         if let Command::Worker(worker) = &self.command {
             layer.flag(Key::Slots, "--slots", worker.slots.as_ref());
             layer.flag(Key::Concurrency, "--concurrency", worker.concurrency);

@@ -11,8 +11,12 @@ mod migrate;
 mod pause;
 mod plan;
 mod probe;
+pub(crate) mod run;
+mod runs;
 mod schedules;
+mod submit;
 mod tenants;
+mod watch;
 mod worker;
 mod workers;
 
@@ -22,6 +26,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use telecine_queue::{OpenOptions, Pausable, Queue};
+
+pub(crate) use worker::options as worker_options;
 
 use crate::cli::{Cli, Command};
 use crate::config::Config;
@@ -40,6 +46,8 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
             return doctor::run(config, output).await;
         }
         Command::Worker(_)
+        | Command::Submit(_)
+        | Command::Runs(_)
         | Command::Jobs(_)
         | Command::Workers(_)
         | Command::Limits(_)
@@ -52,6 +60,8 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Migrate { .. }
         | Command::Probe { .. }
         | Command::Plan { .. }
+        | Command::Run(_)
+        | Command::Watch(_)
         | Command::Config(_) => {}
     }
     let config = configuration::load(cli.global.config.as_deref(), cli.layer())?;
@@ -59,6 +69,8 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
     logging::start(&config.log, otherwise);
     let answer = match cli.command {
         Command::Worker(flags) => worker::run(&flags, &config).await,
+        Command::Submit(flags) => Box::pin(submit::run(*flags, &config, output)).await,
+        Command::Runs(command) => Box::pin(runs::run(command, &config, output)).await,
         Command::Jobs(command) => jobs::run(command, &config, output).await,
         Command::Workers(command) => workers::run(command, &config, output).await,
         Command::Limits(command) => limits::run(command, &config, output).await,
@@ -71,6 +83,8 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Migrate { check } => migrate::run(check, &config, output).await,
         Command::Config(command) => config::run(command, &config, output),
         Command::Probe { file } => probe::run(&file, &config, output).await,
+        Command::Run(flags) => Box::pin(run::run(&flags, &config, output)).await,
+        Command::Watch(flags) => Box::pin(watch::run(&flags, &config, output)).await,
         Command::Plan { file, recipe } => Box::pin(plan::run(&file, &recipe, &config, output)).await,
         Command::Demo | Command::Completions { .. } | Command::Doctor => unreachable!("answered above"),
     };
@@ -98,14 +112,14 @@ fn completions(shell: clap_complete::Shell, output: &Output) -> Result<Answer> {
 
 /// Whether opening a database may change its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Schema {
+pub(crate) enum Schema {
     /// For commands that add something: a new database is made, an old one brought up to date.
     Migrate,
     /// For commands that only look or steer: a mistyped path must not leave an empty database behind.
     AsItIs,
 }
 
-async fn open(config: &Config, schema: Schema) -> Result<Arc<dyn Queue>> {
+pub(crate) async fn open(config: &Config, schema: Schema) -> Result<Arc<dyn Queue>> {
     let cannot = || format!("cannot open the database {}", config.database_shown());
     let migrate = schema == Schema::Migrate;
     let options = OpenOptions { migrate, ..OpenOptions::default() };

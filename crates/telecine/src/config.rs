@@ -27,6 +27,9 @@ pub(crate) const FILE: &str = "telecine.toml";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Database,
+    Store,
+    Scratch,
+    InputFolders,
     Slots,
     Concurrency,
     Kinds,
@@ -38,12 +41,16 @@ pub(crate) enum Key {
     DrainMs,
     KeepHistoryDays,
     Sandbox,
+    ToolMemoryMb,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Database,
+        Self::Store,
+        Self::Scratch,
+        Self::InputFolders,
         Self::Slots,
         Self::Concurrency,
         Self::Kinds,
@@ -55,12 +62,16 @@ impl Key {
         Self::DrainMs,
         Self::KeepHistoryDays,
         Self::Sandbox,
+        Self::ToolMemoryMb,
         Self::Log,
     ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Database => "database",
+            Self::Store => "store",
+            Self::Scratch => "scratch",
+            Self::InputFolders => "input_folders",
             Self::Slots => "slots",
             Self::Concurrency => "concurrency",
             Self::Kinds => "kinds",
@@ -72,6 +83,7 @@ impl Key {
             Self::DrainMs => "drain_ms",
             Self::KeepHistoryDays => "keep_history_days",
             Self::Sandbox => "sandbox",
+            Self::ToolMemoryMb => "tool_memory_mb",
             Self::Log => "log",
         }
     }
@@ -84,7 +96,6 @@ impl Key {
     fn default_text(self) -> Option<&'static str> {
         match self {
             Self::Database => Some("sqlite:telecine.db"),
-            Self::Concurrency => Some("3"),
             Self::LeaseMs => Some("30000"),
             Self::BeatMs => Some("10000"),
             Self::SweepMs => Some("5000"),
@@ -92,8 +103,11 @@ impl Key {
             Self::DrainMs => Some("25000"),
             Self::KeepHistoryDays => Some("30"),
             Self::Sandbox => Some("on"),
+            Self::ToolMemoryMb => Some("4096"),
             Self::Log => Some("pretty"),
-            Self::Slots | Self::Kinds | Self::Name => None,
+            // What these default to depends on the machine and on other keys; see `meaning`.
+            Self::Store | Self::Scratch | Self::Slots => None,
+            Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name => None,
         }
     }
 
@@ -177,6 +191,11 @@ impl Layer {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) database: String,
+    /// A folder or `s3://BUCKET/PREFIX`.
+    pub(crate) store: String,
+    pub(crate) scratch: PathBuf,
+    /// Folders whose files may be named as inputs.
+    pub(crate) input_folders: Vec<PathBuf>,
     pub(crate) slots: Slots,
     /// `None` means every kind this program knows.
     pub(crate) kinds: Option<Vec<String>>,
@@ -189,6 +208,8 @@ pub(crate) struct Config {
     pub(crate) keep_history: Duration,
     /// Whether programs that read media are confined.
     pub(crate) sandbox: bool,
+    /// Of each program that reads media.
+    pub(crate) tool_memory_bytes: u64,
     pub(crate) log: Log,
     typed: Layer,
 }
@@ -205,6 +226,35 @@ impl Config {
     /// What was typed for a key, and where. `None` when nothing was and there is no default.
     pub(crate) fn typed(&self, key: Key) -> Option<&Typed> {
         self.typed.0.get(&key)
+    }
+
+    /// Whether somebody chose this for this one command: by a flag or a variable, not by a file that happens to lie here.
+    pub(crate) fn is_chosen(&self, key: Key) -> bool {
+        self.typed(key).is_some_and(|typed| matches!(typed.origin, Origin::Variable(_) | Origin::Flag(_)))
+    }
+
+    /// The same with a database, a store and scratch space in one folder, but for those that were chosen for this command.
+    /// Whoever chose a database means the store that belongs to it, too.
+    pub(crate) fn embedded_in(&self, folder: &Path) -> Result<Self> {
+        let mut typed = self.typed.clone();
+        let mut put = |key, is_wanted: bool, text: PathBuf, prefix: &str| -> Result<()> {
+            let Some(text) = text.to_str() else { bail!("{} is no valid UTF-8", text.display()) };
+            if is_wanted {
+                typed.set(key, format!("{prefix}{text}"), Origin::Default);
+            }
+            Ok(())
+        };
+        let is_own = !self.is_chosen(Key::Database);
+        put(Key::Database, is_own, folder.join("queue.db"), "sqlite:")?;
+        put(Key::Store, is_own && !self.is_chosen(Key::Store), folder.join("store"), "")?;
+        let has_no_scratch = self.typed(Key::Scratch).is_some_and(|typed| typed.origin == Origin::Default);
+        put(Key::Scratch, has_no_scratch, folder.join("scratch"), "")?;
+        meaning::of(typed)
+    }
+
+    /// A value and where it was set: for messages.
+    pub(crate) fn shown(&self, key: Key) -> String {
+        self.typed(key).map_or_else(String::new, |typed| format!("{} ({})", typed.text, typed.origin))
     }
 
     /// The database URL without its password, and where it was set: for messages.
@@ -258,7 +308,9 @@ mod tests {
         let config = layers("", &[], &[]).expect("defaults are valid");
 
         assert_eq!(config.database, "sqlite:telecine.db");
-        assert!(matches!(config.slots, Slots::Each(3)));
+        assert_eq!(config.store, "telecine-store");
+        assert!(config.scratch.ends_with("telecine"), "{:?}", config.scratch);
+        assert_eq!(config.input_folders, Vec::<PathBuf>::new());
         assert_eq!(config.lease, Duration::from_secs(30));
     }
 
@@ -287,6 +339,69 @@ mod tests {
         let Slots::PerLane(lanes) = &config.slots else { panic!("{:?}", config.slots) };
         assert_eq!(lanes.get("net"), Some(&8));
         assert_eq!(config.typed(Key::Concurrency), None);
+    }
+
+    #[test]
+    fn encoders_have_a_slot_for_each_core_unless_somebody_says_otherwise() {
+        let lanes = |config: Config| match config.slots {
+            Slots::PerLane(lanes) => lanes,
+            Slots::Each(slots) => panic!("{slots} in each"),
+        };
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+
+        let by_default = lanes(layers("", &[], &[]).expect("valid"));
+
+        assert_eq!((by_default["cpu"], by_default["io"], by_default["net"]), (cores, 4, 8));
+        assert!(matches!(layers("concurrency = 5", &[], &[]).expect("valid").slots, Slots::Each(5)));
+    }
+
+    #[test]
+    fn the_store_lies_beside_a_database_that_is_a_file() {
+        for (database, store) in [
+            ("sqlite:telecine.db", "telecine-store"),
+            ("sqlite:/var/lib/media/queue.db", "/var/lib/media/telecine-store"),
+            ("sqlite://data/queue.db", "data/telecine-store"),
+            ("postgres://me@host/db", "telecine-store"),
+        ] {
+            let config = layers("", &[("TELECINE_DATABASE", database)], &[]).expect("valid");
+
+            assert_eq!(config.store, store, "{database}");
+            assert_eq!(config.shown(Key::Store), format!("{store} (default)"));
+        }
+        let config = layers("store = \"s3://media/videos\"", &[], &[]).expect("valid");
+        assert_eq!(config.store, "s3://media/videos");
+    }
+
+    #[test]
+    fn what_is_embedded_gives_way_to_what_was_chosen() {
+        let folder = Path::new("out/.telecine");
+        let own = layers("database = \"sqlite:file.db\"\nstore = \"kept\"", &[], &[]).expect("valid");
+        let chosen = layers("", &[("TELECINE_DATABASE", "sqlite:/data/chosen.db")], &[]).expect("valid");
+
+        let own = own.embedded_in(folder).expect("valid");
+        let chosen = chosen.embedded_in(folder).expect("valid");
+
+        assert_eq!(
+            (own.database.as_str(), own.store.as_str()),
+            ("sqlite:out/.telecine/queue.db", "out/.telecine/store")
+        );
+        assert_eq!(
+            (chosen.database.as_str(), chosen.store.as_str()),
+            ("sqlite:/data/chosen.db", "/data/telecine-store")
+        );
+        assert_eq!(chosen.scratch, folder.join("scratch"));
+    }
+
+    #[test]
+    fn folders_of_inputs_are_a_list_or_written_as_in_path() {
+        let wanted = [PathBuf::from("/srv/in"), PathBuf::from("more, of it")];
+
+        let by_file = layers("input_folders = [\"/srv/in\", \"more, of it\"]", &[], &[]).expect("valid");
+        let by_variable =
+            layers("", &[("TELECINE_INPUT_FOLDERS", "/srv/in:more, of it")], &[]).expect("valid");
+
+        assert_eq!(by_file.input_folders, wanted);
+        assert_eq!(by_variable.input_folders, wanted);
     }
 
     #[test]
@@ -333,6 +448,12 @@ mod tests {
             ("database = 3", "database"),
             ("database = \"mysql://x\"", "database"),
             ("kinds = [1]", "kinds"),
+            ("store = \"gs://bucket\"", "s3://BUCKET"),
+            ("store = \"s3://\"", "s3://BUCKET"),
+            ("store = \"s3://me:secret@bucket\"", "AWS_SECRET_ACCESS_KEY"),
+            ("scratch = \"\"", "scratch"),
+            ("input_folders = [\"/a:b\"]", "input_folders"),
+            ("input_folders = \"/a::/b\"", "empty"),
             ("log = \"json,=,=\"", "log"),
         ] {
             let refusal = refusal(layers(file, &[], &[]));

@@ -22,6 +22,28 @@ fn rounded(seconds: u64, unit: u64) -> u64 {
     seconds.saturating_add(unit / 2) / unit
 }
 
+/// `0:07`, `12:30`, `1:02:03`.
+pub(crate) fn clock(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64().round() as u64;
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes}:{seconds:02}"),
+        _ => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+/// `812 B`, `4.2 kB`, `131 MB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
+    match units.into_iter().find(|(unit, _)| bytes >= *unit) {
+        None => format!("{bytes} B"),
+        Some((unit, name)) => {
+            let count = bytes as f64 / unit as f64;
+            if count < 10.0 { format!("{count:.1} {name}") } else { format!("{count:.0} {name}") }
+        }
+    }
+}
+
 /// `12 s ago`, `in 3 min`, `now`.
 pub(crate) fn instant(at: Timestamp, now: Timestamp) -> String {
     let (ago, ahead) = (now.since(at), at.since(now));
@@ -85,6 +107,13 @@ mod tests {
         for text in ["", "10", "m", "10 parsecs", "-5s", "99999999999999999999s", "1.5h"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn lengths_and_sizes_are_told_shortly() {
+        let clocks = [7, 750, 3_723].map(|seconds| clock(Duration::from_secs(seconds)));
+        assert_eq!(clocks, ["0:07", "12:30", "1:02:03"]);
+        assert_eq!([812, 4_200, 131_200_000].map(bytes), ["812 B", "4.2 kB", "131 MB"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The `telecine` binary: configuration, command line, and the wiring between them and the queue.
 //!
-//! stdout is data, stderr is talk. Exit codes: 0 done, 1 a negative answer, 2 an error.
+//! stdout is data, stderr is talk. Exit codes: 0 done, 1 a negative answer, 2 an error; `run` has two more.
 
 mod cli;
 mod commands;
@@ -12,7 +12,10 @@ mod nearest;
 mod output;
 mod programs;
 mod recipes;
+mod signals;
+mod studio;
 mod table;
+mod workshop;
 
 use std::process::ExitCode;
 
@@ -35,6 +38,8 @@ fn main() -> ExitCode {
     match answer {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
+        Ok(Answer::Partial) => ExitCode::from(3),
+        Ok(Answer::Interrupted) => ExitCode::from(130),
         Err(error) => output.fail(&error),
     }
 }

@@ -3,8 +3,10 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
+use indicatif::MultiProgress;
 use serde::Serialize;
 use telecine_media::MediaError;
 use telecine_queue::{AttemptOutcome, JobState, QueueError};
@@ -15,6 +17,10 @@ pub(crate) enum Answer {
     Yes,
     /// Not found, the wrong state, something pending: exit code 1.
     No,
+    /// Something optional is missing: exit code 3.
+    Partial,
+    /// Somebody stopped it: exit code 130, as a shell tells of Ctrl-C.
+    Interrupted,
 }
 
 /// Where a command's data goes.
@@ -43,9 +49,12 @@ impl Output {
     }
 
     pub(crate) fn print(&self, text: &str) -> Result<()> {
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(text.as_bytes())?;
-        Ok(stdout.flush()?)
+        let write = || {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(text.as_bytes())?;
+            stdout.flush()
+        };
+        Ok(beside_bars(write)?)
     }
 
     pub(crate) fn print_json(&self, value: &impl Serialize) -> Result<()> {
@@ -68,7 +77,45 @@ impl Output {
 
 /// Talks to the person at the terminal. A closed stderr must not stop the work.
 pub(crate) fn say(message: impl Display) {
-    let _ = writeln!(io::stderr(), "{message}");
+    let _ = writeln!(Talk, "{message}");
+}
+
+/// stderr, also while bars are drawn there: they step aside for what is to be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Talk;
+
+static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
+
+/// From now on bars are drawn on stderr, or no longer.
+pub(crate) fn talk_beside(bars: Option<MultiProgress>) {
+    *BARS.lock().unwrap_or_else(PoisonError::into_inner) = bars;
+}
+
+fn beside_bars<T>(write: impl FnOnce() -> T) -> T {
+    let bars = BARS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bars {
+        Some(bars) => bars.suspend(write),
+        None => write(),
+    }
+}
+
+impl Write for Talk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        beside_bars(|| io::stderr().write_all(bytes))
+    }
+
+    /// A message is one write: bars must not come between its parts.
+    fn write_fmt(&mut self, message: std::fmt::Arguments<'_>) -> io::Result<()> {
+        self.write_all(message.to_string().as_bytes())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// Whether to paint.
@@ -89,7 +136,7 @@ pub(crate) enum Paint {
 }
 
 impl Colour {
-    fn of(stream: &impl IsTerminal) -> Self {
+    pub(crate) fn of(stream: &impl IsTerminal) -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         if wanted && stream.is_terminal() { Self::On } else { Self::Off }
@@ -184,6 +231,7 @@ pub(crate) fn is_negative(error: &anyhow::Error) -> bool {
             QueueError::NotFound(_)
                 | QueueError::NoSuchRun(_)
                 | QueueError::WrongState { .. }
+                | QueueError::WrongRunState { .. }
                 | QueueError::Stale { .. }
         )
     )
@@ -211,7 +259,10 @@ fn next_step(error: &anyhow::Error) -> Option<String> {
             "run the command again with `--log debug` and report what it says".into()
         }
         // These say their next step themselves.
-        QueueError::Invalid { .. } | QueueError::Unsuitable { .. } | QueueError::Schema { .. } => {
+        QueueError::Invalid { .. }
+        | QueueError::WrongRunState { .. }
+        | QueueError::Unsuitable { .. }
+        | QueueError::Schema { .. } => {
             return None;
         }
     })

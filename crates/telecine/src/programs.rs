@@ -23,7 +23,7 @@ pub(crate) fn toolbox(config: &Config) -> Toolbox {
     if !config.sandbox {
         warn_of_freedom(config);
     }
-    Toolbox::from_path(confinement(config))
+    Toolbox::from_path(confinement(config)).with_memory_bytes(config.tool_memory_bytes)
 }
 
 pub(crate) fn confinement(config: &Config) -> Confinement {

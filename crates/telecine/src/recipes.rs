@@ -29,6 +29,33 @@ pub(crate) fn load(named: &str) -> Result<Recipe> {
     parse(&text).with_context(|| format!("the recipe {named} is not valid"))
 }
 
+/// The recipe as a graph of steps.
+pub(crate) fn for_run(named: &str, set: &[String]) -> Result<telecine_pipeline::Recipe> {
+    use telecine_pipeline::{Does, Step};
+    let recipe = load(named)?;
+    let Some(mut video) = recipe.video else {
+        bail!("only films can be made so far, and {named} makes none")
+    };
+    if !set.is_empty() {
+        bail!("--set is not understood yet");
+    }
+    let step = |name: &str, does| Step {
+        name: name.into(),
+        does,
+        needs: Vec::new(),
+        required: true,
+        lane: None,
+        priority: None,
+        attempts: None,
+    };
+    let mp4 = std::mem::take(&mut video.mp4).then(|| step("mp4", Does::Mp4(video.clone())));
+    let hls = (!video.packaging.is_empty()).then(|| step("hls", Does::Hls(video)));
+    let needs = hls.iter().map(|hls| hls.name.clone()).collect();
+    let mp4 = mp4.map(|mp4| Step { needs, ..mp4 });
+    let steps = hls.into_iter().chain(mp4).collect();
+    Ok(telecine_pipeline::Recipe { name: named.into(), description: String::new(), steps })
+}
+
 fn parse(text: &str) -> Result<Recipe> {
     let recipe: Recipe = toml::from_str(text)?;
     recipe.check()?;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Seek;
 use std::path::{Path, PathBuf};
 
-use mp4_atom::{Atom, Mehd, Mvhd};
+use mp4_atom::{Atom, Mehd, Mvhd, Sidx};
 use serde::Serialize;
 
 use super::AtomSpan;
@@ -14,6 +14,8 @@ use crate::error::{At, InputProblem, MediaError, Result};
 const STEP: &str = "mp4_summary";
 /// A day in fragments of a fifth of a second has fewer.
 const ATOMS_MAX: usize = 1 << 20;
+/// Its 65,535 references of 12 bytes, and what is before them.
+const SIDX_MAX_BYTES: u64 = 1 << 20;
 /// `mvhd` and `mehd` are far smaller.
 const HEADER_MAX_BYTES: u64 = 256;
 
@@ -55,6 +57,8 @@ struct Seen {
     moov_at: Option<u64>,
     mdat_at: Option<u64>,
     moof: bool,
+    /// Behind the last fragment that an index of fragments (`sidx`) names.
+    indexed_end: Option<u64>,
     header: MoovFacts,
 }
 
@@ -64,7 +68,7 @@ struct MoovFacts {
     last_chunk_at: Option<u64>,
 }
 
-fn summarise(path: &Path) -> std::io::Result<Mp4Summary> {
+pub(crate) fn summarise(path: &Path) -> std::io::Result<Mp4Summary> {
     let mut file = File::open(path)?;
     let file_bytes = file.seek(std::io::SeekFrom::End(0))?;
     let mut seen = Seen::default();
@@ -95,6 +99,11 @@ fn summarise(path: &Path) -> std::io::Result<Mp4Summary> {
             }
             b"mdat" if seen.mdat_at.is_none() => seen.mdat_at = Some(span.start),
             b"moof" => seen.moof = true,
+            b"sidx" => {
+                let index = read_range(&mut file, body.start..body.end.min(body.start + SIDX_MAX_BYTES))?;
+                let end = Sidx::decode_body(&mut index.as_slice()).ok().and_then(|it| indexed(&it, body.end));
+                seen.indexed_end = seen.indexed_end.max(end);
+            }
             _ => {}
         }
         at = body.end;
@@ -117,9 +126,18 @@ impl Seen {
         if self.mdat_at.is_none() {
             return Some("there is no media (mdat)".to_owned());
         }
+        if let Some(end) = self.indexed_end.filter(|end| *end > file_bytes) {
+            return Some(format!("fragments reach to byte {end} of a file of {file_bytes} bytes"));
+        }
         let chunk = self.header.last_chunk_at.filter(|chunk| *chunk >= file_bytes)?;
         Some(format!("media at byte {chunk} of a file of {file_bytes} bytes"))
     }
+}
+
+/// References count from the first byte behind their index.
+fn indexed(index: &Sidx, behind: u64) -> Option<u64> {
+    let sizes: u64 = index.references.iter().map(|it| u64::from(it.referenced_size)).sum();
+    behind.checked_add(index.first_offset)?.checked_add(sizes)
 }
 
 fn moov_facts(file: &mut File, moov: std::ops::Range<u64>) -> std::io::Result<MoovFacts> {

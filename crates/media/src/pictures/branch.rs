@@ -84,6 +84,12 @@ impl Branch {
         }
     }
 
+    /// FFmpeg's name of the encoder that writes its file.
+    pub(super) fn encoder(&self) -> Option<&str> {
+        let named = self.output.iter().skip_while(|word| *word != "-c:v").nth(1);
+        named.map(String::as_str)
+    }
+
     /// What else is tried with a decode of its own when a part got nothing.
     pub(super) fn later_tries(part: Part, look: &Look<'_>, spec: &PicturesSpec) -> Vec<(Self, Frames)> {
         match part {

@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use super::pass::Frames;
-use crate::plan::TONE_MAP;
-use crate::probe::{ColourRange, HdrKind, Probe, Size, VideoStream};
+use crate::plan::{Colour, ColourPath, Matrix};
+use crate::probe::{Probe, Size, VideoStream};
 
-/// HD and more is BT.709 where nobody says otherwise, as players assume.
-const HD_MIN_HEIGHT: u32 = 577;
 /// A poster alone is looked for in so much of the film.
 const POSTER_WINDOW: Duration = Duration::from_secs(10);
 
@@ -15,8 +13,8 @@ const POSTER_WINDOW: Duration = Duration::from_secs(10);
 pub(super) struct Look<'a> {
     video: &'a VideoStream,
     pub(super) duration: Option<Duration>,
-    /// Off where this FFmpeg has not the filters for it.
-    pub(super) maps_tones: bool,
+    /// To the colours of every screen; `None` where none is needed, or this FFmpeg has not the filters for it.
+    pub(super) conversion: Option<String>,
 }
 
 /// In which form a branch wants its pixels.
@@ -30,7 +28,7 @@ impl<'a> Look<'a> {
     pub(super) fn of(probe: &Probe, video: &'a VideoStream) -> Self {
         let duration_us = video.duration_us.or(probe.duration_us);
         let duration = duration_us.map(Duration::from_micros);
-        Self { video, duration, maps_tones: video.hdr.is_some() }
+        Self { video, duration, conversion: conversion(video) }
     }
 
     pub(super) fn fps(&self) -> Option<f64> {
@@ -68,14 +66,15 @@ impl<'a> Look<'a> {
             Pixels::Webp => ("tv", "yuv420p"),
         };
         let out = format!("out_color_matrix=bt601:out_range={range},format={format}");
-        let coloured = match self.tones() {
-            Some(tones) => format!("{tones},scale=in_color_matrix=bt709:{out}"),
+        let coloured = match &self.conversion {
+            Some(conversion) => {
+                format!("{scale},{conversion},format=yuv420p,scale=in_color_matrix=bt709:{out}")
+            }
             None => {
                 let matrix = self.matrix().map(|matrix| format!(":in_color_matrix={matrix}"));
                 format!("{scale}{}:{out}", matrix.unwrap_or_default())
             }
         };
-        let coloured = if self.tones().is_some() { format!("{scale},{coloured}") } else { coloured };
         let turn: String = self.video.rotation.filters().iter().map(|filter| format!(",{filter}")).collect();
         format!("{coloured}{turn},setsar=1")
     }
@@ -88,44 +87,16 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// `None` for what has no matrix or one that the scaler does not know.
+    /// In the scaler's words; `None` for what has no matrix.
     fn matrix(&self) -> Option<&'static str> {
-        match self.video.colour_matrix.as_deref() {
-            Some("bt709") => Some("bt709"),
-            Some("smpte170m" | "bt470bg") => Some("bt601"),
-            Some("smpte240m") => Some("smpte240m"),
-            Some("fcc") => Some("fcc"),
-            Some("bt2020nc" | "bt2020c") => Some("bt2020"),
-            Some(_) => None,
-            None if self.video.height >= HD_MIN_HEIGHT => Some("bt709"),
-            None => Some("bt601"),
+        match Colour::of(self.video).matrix {
+            Matrix::Bt709 => Some("bt709"),
+            Matrix::Smpte170m | Matrix::Bt470bg => Some("bt601"),
+            Matrix::Smpte240m => Some("smpte240m"),
+            Matrix::Fcc => Some("fcc"),
+            Matrix::Bt2020 | Matrix::Bt2020Constant => Some("bt2020"),
+            Matrix::Rgb => None,
         }
-    }
-
-    /// From HDR to BT.709. What the stream does not say is what HDR usually is: the filters refuse to guess.
-    fn tones(&self) -> Option<String> {
-        let kind = self.video.hdr.filter(|_| self.maps_tones)?;
-        let transfer = match (kind, self.video.colour_transfer.as_deref()) {
-            (HdrKind::Hlg, _) | (HdrKind::DolbyVision, Some("arib-std-b67")) => "arib-std-b67",
-            (HdrKind::Pq | HdrKind::DolbyVision, _) => "smpte2084",
-        };
-        let matrix = match self.video.colour_matrix.as_deref() {
-            Some("bt709") => "bt709",
-            Some("bt2020c") => "bt2020c",
-            _ => "bt2020nc",
-        };
-        let primaries = match self.video.colour_primaries.as_deref() {
-            Some("bt709") => "bt709",
-            Some("smpte432") => "smpte432",
-            _ => "bt2020",
-        };
-        let range = match self.video.colour_range {
-            Some(ColourRange::Full) => "pc",
-            Some(ColourRange::Limited) | None => "tv",
-        };
-        Some(format!(
-            "zscale=tin={transfer}:min={matrix}:pin={primaries}:rin={range}:t=linear:npl=100,{TONE_MAP},format=yuv420p"
-        ))
     }
 
     /// Where a poster is looked for when nothing else needs the film: behind the titles, by a seek.
@@ -137,4 +108,10 @@ impl<'a> Look<'a> {
             _ => Frames::All,
         }
     }
+}
+
+/// As the film itself is converted, but for RGB, which the scaler turns into what pictures need by itself.
+fn conversion(video: &VideoStream) -> Option<String> {
+    let path = ColourPath::wanted(video);
+    if Colour::of(video).matrix == Matrix::Rgb && video.hdr.is_none() { None } else { path.conversion() }
 }

@@ -9,6 +9,7 @@ use super::STEP;
 use super::branch::Branch;
 use crate::error::Result;
 use crate::limits::Limits;
+use crate::plan::DEINTERLACE;
 use crate::probe::{Probe, VideoStream, input_args};
 use crate::tool::{Output, Program, ToolLimits, Toolbox};
 
@@ -53,7 +54,7 @@ impl Pass<'_> {
             .args(before_input(frames))
             .args(input_args(self.input, self.probe.format, self.limits)?)
             .arg("-filter_complex")
-            .arg(graph(self.video.index, branches))
+            .arg(graph(self.video, branches))
             // All frames go to nowhere first: FFmpeg's progress counts the first output.
             .args(["-map", "[all]", "-fps_mode", "passthrough", "-f", "null", "-"])
             .args(branches.iter().enumerate().flat_map(|(n, branch)| {
@@ -84,9 +85,15 @@ fn before_input(frames: Frames) -> Vec<String> {
     }
 }
 
-fn graph(stream: u32, branches: &[Branch]) -> String {
-    let labels: String = (0..branches.len()).map(|n| format!("[s{n}]")).collect();
-    let mut graph = format!("[0:{stream}]split={}[all]{labels}", branches.len() + 1);
+/// Fields are woven once, for all branches, but not for the count of frames.
+pub(super) fn graph(video: &VideoStream, branches: &[Branch]) -> String {
+    let (stream, ways) = (video.index, branches.len());
+    let labels: String = (0..ways).map(|n| format!("[s{n}]")).collect();
+    let mut graph = if video.is_interlaced {
+        format!("[0:{stream}]split=2[all][fields];[fields]{DEINTERLACE},split={ways}{labels}")
+    } else {
+        format!("[0:{stream}]split={}[all]{labels}", ways + 1)
+    };
     for (n, branch) in branches.iter().enumerate() {
         graph.push_str(&format!(";[s{n}]{}[b{n}]", branch.filters));
     }

@@ -1,11 +1,13 @@
 //! The command lines of FFmpeg that carry a plan out: pure functions of it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::colour::{Colour, ColourPath, TONE_MAP};
-use super::picture::{Mark, Picture, Scaler};
+use super::colour::{Colour, ColourPath};
+use super::picture::{DEINTERLACE, Mark, Picture, Scaler};
 use super::{Rung, Timeline, VideoPlan};
+use crate::capability::Piece;
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::probe::{Size, file_url, input_args};
@@ -62,11 +64,22 @@ impl VideoPlan {
         Ok(args)
     }
 
+    /// What both command lines need of the installation.
+    pub(super) fn pieces(&self) -> BTreeSet<Piece> {
+        let span = DecodeSpan { seek_us: None, first_frame: 0, frames: self.timeline.frames };
+        let mut pieces = Piece::filters_of(&self.decoder_graph(&span));
+        pieces.extend(Piece::filters_of(&self.encoder_graph(0)));
+        pieces.insert(Piece::Encoder(self.encoder.name.clone().into()));
+        // The frames between them.
+        pieces.insert(Piece::Encoder("rawvideo".into()));
+        pieces
+    }
+
     fn decoder_graph(&self, span: &DecodeSpan) -> String {
         let picture = &self.picture;
         let mut chain: Vec<String> = Vec::new();
         if picture.deinterlace {
-            chain.push("bwdif=mode=send_frame:parity=auto:deint=all".into());
+            chain.push(DEINTERLACE.into());
         }
         chain.extend(self.timeline.filters(span.first_frame));
         chain.extend(picture.rotation.filters().iter().map(ToString::to_string));
@@ -180,29 +193,13 @@ impl Picture {
                 let range = from_full.then(|| "scale=in_range=full:out_range=limited".to_owned());
                 resize.into_iter().chain(range).collect()
             }
-            (ColourPath::Convert { from, from_full }, _) => {
-                let to = "p=bt709:t=bt709:m=bt709:r=limited";
+            (path @ ColourPath::Convert { from, .. }, _) => {
                 let planes = (from.matrix == super::Matrix::Rgb).then(|| "format=gbrp".to_owned());
-                let convert = format!("zscale={}:{to}", input_colour(from, from_full));
-                planes.into_iter().chain(resize).chain([convert]).collect()
+                planes.into_iter().chain(resize).chain(path.conversion()).collect()
             }
-            (ColourPath::ToneMap { from, from_full }, _) => {
-                let linear = format!("zscale={}:t=linear:npl=100", input_colour(from, from_full));
-                resize.into_iter().chain([linear, TONE_MAP.to_owned()]).collect()
-            }
+            (path @ ColourPath::ToneMap { .. }, _) => resize.into_iter().chain(path.conversion()).collect(),
         }
     }
-}
-
-/// Said outright: where tags are missing zscale finds "no path between colorspaces".
-fn input_colour(from: Colour, from_full: bool) -> String {
-    let range = if from_full || from.matrix == super::Matrix::Rgb { "full" } else { "limited" };
-    format!(
-        "pin={}:tin={}:min={}:rin={range}",
-        from.primaries.name(),
-        from.transfer.name(),
-        from.matrix.name()
-    )
 }
 
 impl Scaler {

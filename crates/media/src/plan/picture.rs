@@ -11,6 +11,9 @@ use crate::probe::{Rotation, Size, VideoStream};
 use crate::rational::Rational;
 use crate::recipe::{Fit, VideoSpec, Watermark, WatermarkCorner};
 
+/// From two fields to one frame, each of which is then a moment. It looks at the frames before and after.
+pub(crate) const DEINTERLACE: &str = "bwdif=mode=send_frame:parity=auto:deint=all";
+
 /// What is done to each frame, in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
@@ -102,12 +105,9 @@ pub(super) fn plan(
 }
 
 fn choose_scaler(capabilities: &Capabilities, reasons: &mut Reasons) -> Scaler {
-    let zscale = Piece::Filter("zscale".into());
-    if capabilities.has(&zscale) {
-        reasons.require(zscale);
+    if capabilities.has(&Piece::Filter("zscale".into())) {
         return Scaler::Zscale;
     }
-    reasons.require(Piece::Filter("scale".into()));
     reasons.warn("scaling", "FFmpeg's own", "zscale, which is four times faster, is not there");
     Scaler::Swscale
 }
@@ -126,7 +126,6 @@ fn say_geometry(stream: &VideoStream, reasons: &mut Reasons) {
         );
     }
     if stream.is_interlaced {
-        reasons.require(Piece::Filter("bwdif".into()));
         reasons.because("fields", "woven into frames", "the source is interlaced, and screens are not");
     }
     let odd = stream.display.width % 2 == 1 || stream.display.height % 2 == 1;
@@ -190,9 +189,6 @@ fn contained(picture: Size, frame: Size) -> Size {
 }
 
 fn plan_mark(mark: &Watermark, size: Size, reasons: &mut Reasons) -> Mark {
-    for filter in ["overlay", "scale", "colorchannelmixer"] {
-        reasons.require(Piece::Filter(filter.into()));
-    }
     let width = ((size.width * u32::from(mark.width_percent) / 100) & !1).max(2);
     reasons.because("watermark", format!("{width} pixels wide"), "the recipe asks for it");
     Mark {

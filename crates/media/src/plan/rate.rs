@@ -12,7 +12,9 @@ use crate::recipe::VideoSpec;
 const USUAL_RATES: [(i64, i64); 8] =
     [(24000, 1001), (24, 1), (25, 1), (30000, 1001), (30, 1), (50, 1), (60000, 1001), (60, 1)];
 /// Beyond it bits are spent that few screens show.
-const MAX_FPS: i64 = 60;
+pub(super) const MAX_FPS: u32 = 60;
+/// A fast source that is thinned below it moves less smoothly than one that misses a frame now and then.
+const FEW_FPS: Rational = Rational::whole(40);
 /// Rates nearer than this to a usual one are that one, told inexactly: 29.97 and 30 differ by 1 in 1000.
 const SAME_RATE: f64 = 0.0002;
 /// An average this near to a usual rate comes from a source that is meant to have it.
@@ -125,14 +127,14 @@ fn choose_rate(stream: &VideoStream, reasons: &mut Reasons) -> Result<Rational> 
     let known = || refusal(InputProblem::Unsupported, "nobody says how many frames a second it has");
     let avg = stream.avg_fps.or(stream.base_fps).ok_or_else(known)?;
     let base = stream.base_fps.unwrap_or(avg);
-    let highest = Rational::new(MAX_FPS, 1).unwrap_or(Rational::ONE);
+    let highest = Rational::new(i64::from(MAX_FPS), 1).unwrap_or(Rational::ONE);
     let (fps, reason) = if stream.is_vfr {
         constant_for(avg, base, highest)
     } else {
         (usual(base), "the source's own".to_owned())
     };
     let (fps, reason) = if fps.is_above(highest) {
-        (halved(fps, highest), format!("half of the source's {} until it is at most {MAX_FPS}", told(fps)))
+        thinned(fps, highest)
     } else if Rational::ONE.is_above(fps) {
         (Rational::ONE, "segments need a frame a second at least".to_owned())
     } else {
@@ -172,12 +174,15 @@ fn is_same(a: f64, b: f64) -> bool {
     (a / b - 1.0).abs() < SAME_RATE
 }
 
-fn halved(fps: Rational, highest: Rational) -> Rational {
-    let mut halved = fps;
-    while halved.is_above(highest) {
-        halved = Rational::new(halved.num(), halved.den() * 2).unwrap_or(highest);
+/// Every second, third, … frame keeps motion even. Where too few would be left, the highest rate is uneven but smoother.
+fn thinned(fps: Rational, highest: Rational) -> (Rational, String) {
+    let every = (fps.as_f64() / highest.as_f64() - SAME_RATE).ceil().max(2.0) as i64;
+    match Rational::new(fps.num(), fps.den().saturating_mul(every)) {
+        Some(kept) if !FEW_FPS.is_above(kept) => {
+            (kept, format!("one of every {every} frames of the source's {}, evenly", told(fps)))
+        }
+        _ => (highest, format!("the most there is use for, of the source's {}", told(fps))),
     }
-    halved
 }
 
 fn ticks(fps: Rational) -> (u32, u32) {

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Delivery, Reasons, Timeline, refusal};
-use crate::capability::Piece;
 use crate::error::{InputProblem, Result};
 use crate::loudness::TARGET_LUFS;
 use crate::probe::{AudioStream, Probe};
 use crate::recipe::{AudioCodec, Loudness, VideoSpec};
+use crate::soundtrack;
 
 /// What every browser's mixer runs at.
 const SAMPLE_RATE: u32 = 48_000;
@@ -76,7 +76,7 @@ fn of(
     match delivery {
         Delivery::Copy => reasons.because("sound", "copied", "pictures and sound are copied together"),
         Delivery::Encode => {
-            reasons.require(Piece::Encoder("aac".into()));
+            reasons.require_all(soundtrack::pieces(AudioCodec::Aac, spec.loudness));
             let why = match stream.channels {
                 1 | 2 => "every player has it; encoded once, so that no joint is heard".to_owned(),
                 more => format!("every player has it; {more} channels are mixed down"),
@@ -85,7 +85,6 @@ fn of(
         }
     }
     if let Some(lufs) = target_lufs {
-        reasons.require(Piece::Filter("loudnorm".into()));
         reasons.because("loudness", format!("{lufs} LUFS"), "the recipe asks for it");
     }
     SoundPlan {

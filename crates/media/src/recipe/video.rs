@@ -174,6 +174,17 @@ impl VideoSpec {
     }
 }
 
+impl VideoCodec {
+    /// Of the codec, not of an encoder of it.
+    pub(crate) fn ffmpeg_name(self) -> &'static str {
+        match self {
+            Self::H264 => "h264",
+            Self::H265 => "hevc",
+            Self::Av1 => "av1",
+        }
+    }
+}
+
 impl Trim {
     pub(super) fn check(&self, field: &'static str) -> Result<()> {
         require(

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::STEP;
-use super::independence::is_idr;
+use super::independence::{Start, Units};
 use crate::error::{At, MediaError, Result};
 use crate::isobmff::{FragmentReader, IsobmffError, Track, read_segment};
 use crate::playlist::SegmentFact;
@@ -15,6 +15,7 @@ const LONGEST_TIMES: u64 = 3;
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) whole: PathBuf,
+    pub(super) units: Units,
     pub(super) offset: Rational,
     pub(super) segment_seconds: u32,
     pub(super) folder: PathBuf,
@@ -51,11 +52,15 @@ impl Group {
         let mut made = Grouped { init, segments: Vec::new(), facts: Vec::new(), track, duration_us: 0 };
         let mut pending: Vec<u8> = Vec::new();
         while let Some(fragment) = reader.next().map_err(unreadable)? {
-            let first = fragment.segment.samples.first();
-            let begins_anew = first.is_some_and(|sample| {
-                let data = &fragment.bytes[sample.data.clone()];
-                sample.is_sync && is_idr(data, made.track.nal_length_bytes.unwrap_or(0))
-            });
+            let Some(first) = fragment.segment.samples.first() else { continue };
+            let data = &fragment.bytes[first.data.clone()];
+            let begins_with = self.units.start_of(data, made.track.nal_length_bytes.unwrap_or(0));
+            if begins_with == Start::OwnParameters {
+                return Ok(
+                    Err("it repeats its parameter sets, which `hvc1` samples may not hold".to_owned()),
+                );
+            }
+            let begins_anew = first.is_sync && begins_with == Start::Alone;
             let due = zero + ticks((made.segments.len() as i64 + 1) * i64::from(self.segment_seconds));
             let start = fragment.segment.presentation_start().cast_signed();
             if pending.is_empty() && !begins_anew {

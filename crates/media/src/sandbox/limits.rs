@@ -3,7 +3,7 @@
 use rustix::io::Result;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::tool::{CPU_GRACE_SECONDS, Rules};
+use crate::tool::{CPU_GRACE_SECONDS, Rules, memory_limits};
 
 /// How many descriptors a tool may have. The first number that it can never have is the one it is executed by.
 pub(super) const FILES: u64 = 512;
@@ -26,8 +26,8 @@ pub(super) fn set(rules: &Rules) -> Result<()> {
     if let Some(bytes) = rules.file_size_bytes {
         lower(Resource::Fsize, bytes, bytes)?;
     }
-    if let Some(bytes) = rules.address_space_bytes {
-        lower(Resource::As, bytes, bytes)?;
+    for (resource, bytes) in memory_limits(rules.memory_bytes) {
+        lower(resource, bytes, bytes)?;
     }
     lower(Resource::Core, 0, 0)?;
     lower(Resource::Msgqueue, 0, 0)?;

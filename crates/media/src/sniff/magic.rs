@@ -195,7 +195,7 @@ fn of_audio_frames(head: &[u8]) -> Option<Format> {
     }
 }
 
-fn id3_bytes(head: &[u8]) -> Option<usize> {
+pub(crate) fn id3_bytes(head: &[u8]) -> Option<usize> {
     let [b'I', b'D', b'3', _, _, flags, a, b, c, d, ..] = *head else { return None };
     let size = [a, b, c, d]
         .into_iter()
@@ -218,7 +218,7 @@ fn of_frame(bytes: &[u8], second_required: bool) -> Option<Format> {
 }
 
 /// The length of the layer III frame that begins here.
-fn mp3_frame_bytes(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn mp3_frame_bytes(bytes: &[u8]) -> Option<usize> {
     const KBITS_V1: [usize; 15] = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];
     const KBITS_V2: [usize; 15] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];
     let [0xff, second, third, ..] = *bytes else { return None };
@@ -242,7 +242,7 @@ fn mp3_frame_bytes(bytes: &[u8]) -> Option<usize> {
     Some(samples_8th * kbits * 1000 / rate + usize::from(third >> 1 & 1))
 }
 
-fn adts_frame_bytes(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn adts_frame_bytes(bytes: &[u8]) -> Option<usize> {
     let [0xff, second, third, fourth, fifth, sixth, _, ..] = *bytes else { return None };
     let is_adts = second & 0xf6 == 0xf0 && third >> 2 & 0xf < 13;
     let length = usize::from(fourth & 3) << 11 | usize::from(fifth) << 3 | usize::from(sixth >> 5);

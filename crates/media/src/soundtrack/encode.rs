@@ -1,5 +1,6 @@
 //! One process makes the whole sound. A second one before it only where the gain depends on the measure.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::meter::{self, Metered};
 use super::{Channels, SAMPLE_RATE, STEP, SoundtrackSpec};
+use crate::capability::Piece;
 use crate::error::{At, MediaError, Result};
 use crate::loudness::LoudnessMeasure;
 use crate::probe::{file_url, input_args};
@@ -38,13 +40,7 @@ pub(super) async fn encode(
     let gain = gain.map(|filter| format!(",{filter},aresample={SAMPLE_RATE}"));
     let whole = std::path::absolute(spec.folder.join("whole.mp4"))
         .map_err(|error| MediaError::io(STEP, "the folder has no path", &error))?;
-    let graph = format!(
-        "{}{},asplit=2[sound][metered];[metered]{METER},anullsink;\
-         [sound]apad=whole_len={samples},atrim=end_sample={samples}[out]",
-        spec.sound()?,
-        gain.unwrap_or_default(),
-        samples = spec.ticks(spec.duration)?,
-    );
+    let graph = whole_graph(&spec.sound()?, &gain.unwrap_or_default(), spec.ticks(spec.duration)?);
     let tool = spec
         .tool(toolbox)?
         .args(["-filter_complex", &graph, "-map", "[out]"])
@@ -65,6 +61,33 @@ pub(super) async fn encode(
         loudness: metered.loudness,
         decoded_us: samples / channels * 1_000_000 / u64::from(SAMPLE_RATE),
     })
+}
+
+/// What any soundtrack of that kind needs of the installation.
+pub(crate) fn pieces(codec: AudioCodec, loudness: Loudness) -> BTreeSet<Piece> {
+    let gain = match loudness {
+        Loudness::Keep => "",
+        Loudness::Normalise => ",loudnorm,aresample",
+    };
+    let mut pieces = Piece::filters_of(&whole_graph(&sound_graph(0, "stereo", 1), gain, 1));
+    pieces.insert(Piece::Encoder(encoder(codec).into()));
+    pieces
+}
+
+fn whole_graph(sound: &str, gain: &str, samples: i64) -> String {
+    format!(
+        "{sound}{gain},asplit=2[sound][metered];[metered]{METER},anullsink;\
+         [sound]apad=whole_len={samples},atrim=end_sample={samples}[out]"
+    )
+}
+
+/// The source's sound on the film's clock: silence where it begins late or pauses, nothing from before zero or behind
+/// the end.
+fn sound_graph(index: u32, layout: &str, samples: i64) -> String {
+    format!(
+        "[0:{index}]aresample={SAMPLE_RATE}:async=1:first_pts=0,\
+         aformat=sample_fmts=fltp:sample_rates={SAMPLE_RATE}:channel_layouts={layout},atrim=end_sample={samples}"
+    )
 }
 
 /// The true peak costs two thirds of it, and is what a gain must know. Counting samples is nearly free.
@@ -111,16 +134,9 @@ fn encoder(codec: AudioCodec) -> &'static str {
 }
 
 impl SoundtrackSpec<'_> {
-    /// The source's sound on the film's clock: silence where it begins late or pauses, nothing from before zero or
-    /// behind the end.
     fn sound(&self) -> Result<String> {
         let index = self.probe.audio().map_or(0, |audio| audio.index);
-        Ok(format!(
-            "[0:{index}]aresample={SAMPLE_RATE}:async=1:first_pts=0,\
-             aformat=sample_fmts=fltp:sample_rates={SAMPLE_RATE}:channel_layouts={},atrim=end_sample={}",
-            self.layout(),
-            self.ticks(self.duration)?
-        ))
+        Ok(sound_graph(index, self.layout(), self.ticks(self.duration)?))
     }
 
     /// In formats whose clocks may jump, FFmpeg counts from the earliest stream that is used (5.1 and since), which would

@@ -22,7 +22,7 @@ pub(super) fn failure(
     stderr_tail: String,
 ) -> MediaError {
     let verdict = match status.signal() {
-        Some(signal) => of_signal(signal),
+        Some(signal) => of_last_words(&stderr_tail).unwrap_or_else(|| of_signal(signal)),
         None => of_launcher(status.code(), &stderr_tail)
             .or_else(|| of_words(&stderr_tail))
             .or_else(|| of_code(status.code()))
@@ -56,6 +56,16 @@ fn of_launcher(code: Option<i32>, stderr: &str) -> Option<Verdict> {
         Refusal::Missing(feature) => Verdict::Install(Piece::Kernel(feature)),
         Refusal::Failed => Verdict::Again(Interruption::Io),
     })
+}
+
+/// What programs say that abort when they are refused memory: Rust's, GLib's, C++'s and C's.
+const OUT_OF_MEMORY: &[&str] =
+    &["memory allocation of ", "failed to allocate", "bad_alloc", "Cannot allocate memory", "malloc of size"];
+
+/// A program that died of a signal may have told why.
+fn of_last_words(stderr: &str) -> Option<Verdict> {
+    let is_told = OUT_OF_MEMORY.iter().any(|words| stderr.contains(words));
+    is_told.then_some(Verdict::Again(Interruption::OutOfMemory))
 }
 
 fn of_signal(signal: i32) -> Verdict {
@@ -98,6 +108,12 @@ const WORDS: &[(&str, Verdict)] = &[
     ("corrupt decoded frame in stream", Verdict::Never(InputProblem::Corrupt)),
     ("ould not find codec parameters", Verdict::Never(InputProblem::Corrupt)),
     ("Cannot determine format of input stream", Verdict::Never(InputProblem::Corrupt)),
+    ("Error while opening decoder for input stream", Verdict::Never(InputProblem::Corrupt)),
+    // Whatever the reason that follows, it is a decoder's: `Error while decoding stream #0:1: Invalid argument`.
+    ("Error while decoding stream #", Verdict::Never(InputProblem::Corrupt)),
+    ("Error submitting packet to decoder", Verdict::Never(InputProblem::Corrupt)),
+    ("not found for input stream", Verdict::Never(InputProblem::Unsupported)),
+    ("Not yet implemented in FFmpeg", Verdict::Never(InputProblem::Unsupported)),
     ("matches no streams", Verdict::Never(InputProblem::NoSuchStream)),
     ("does not contain any stream", Verdict::Never(InputProblem::NoSuchStream)),
 ];
@@ -225,9 +241,14 @@ mod tests {
             (exit_1, "[libx264 @ 0x55d8] something new", "tool_failed", true),
             (exit_1, "in.mp4: corrupt input packet in stream 1", "input_truncated", false),
             (exit_1, "Output file #0 does not contain any stream", "input_no_such_stream", false),
+            (exit_1, "Error while decoding stream #0:1: Invalid argument", "input_corrupt", false),
+            (exit_1, "Decoder (codec none) not found for input stream #0:0", "input_unsupported", false),
+            (exit_1, "Error while decoding stream #0:1: Cannot allocate memory", "out_of_memory", true),
             (183 << 8, "", "input_corrupt", false),
             (228 << 8, "", "disk_full", true),
             (9, "", "killed", true),
+            (6, "memory allocation of 16777216 bytes failed\n", "out_of_memory", true),
+            (5, "GLib-ERROR **: gmem.c:136: failed to allocate 8 bytes\n", "out_of_memory", true),
             (11, "", "tool_crashed", true),
             (24, "", "time_limit", true),
             (25, "", "input_too_large", false),

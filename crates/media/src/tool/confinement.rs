@@ -35,7 +35,7 @@ pub struct Rules {
     pub variables: Vec<String>,
     pub cpu_seconds: Option<u64>,
     pub file_size_bytes: Option<u64>,
-    pub address_space_bytes: Option<u64>,
+    pub memory_bytes: u64,
 }
 
 impl Confinement {

@@ -66,9 +66,22 @@ pub(super) fn cpu_of_ended(id: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
+/// Address space beyond the memory: libraries, and what is set aside and never written to, such as 64 MiB for each
+/// thread that allocates. Hundreds of threads fit.
+const RESERVED_MAX_BYTES: u64 = 12 << 30;
+
+/// What bounds the memory of a child, by the kernel's own count.
+///
+/// The first counts whatever it may write to and shares with nobody: its heap, its buffers, the stacks of its threads
+/// (Linux 4.7). That bounds every decoder. A program that was taken over could hide memory from that count, by taking
+/// back the right to write after it has written, and meets the second one, on all of its address space.
+pub(crate) fn memory_limits(memory_bytes: u64) -> [(Resource, u64); 2] {
+    [(Resource::Data, memory_bytes), (Resource::As, memory_bytes.saturating_add(RESERVED_MAX_BYTES))]
+}
+
 /// Sets the limits of a child that was just started. A launcher sets them before the tool begins; this comes some
 /// microseconds after it, which matters to nobody who is not confined anyway.
-pub(super) fn limit(leader: Pid, limits: &ToolLimits) -> std::io::Result<()> {
+pub(super) fn limit(leader: Pid, limits: &ToolLimits, memory_bytes: u64) -> std::io::Result<()> {
     let cpu = limits.cpu.map(|cpu| cpu.as_secs().max(1));
     let of = |current: Option<u64>, maximum: Option<u64>| Rlimit { current, maximum };
     if let Some(seconds) = cpu {
@@ -77,8 +90,8 @@ pub(super) fn limit(leader: Pid, limits: &ToolLimits) -> std::io::Result<()> {
     if let Some(bytes) = limits.file_size_bytes {
         prlimit(Some(leader), Resource::Fsize, of(Some(bytes), Some(bytes)))?;
     }
-    if let Some(bytes) = limits.address_space_bytes {
-        prlimit(Some(leader), Resource::As, of(Some(bytes), Some(bytes)))?;
+    for (resource, bytes) in memory_limits(memory_bytes) {
+        prlimit(Some(leader), resource, of(Some(bytes), Some(bytes)))?;
     }
     prlimit(Some(leader), Resource::Core, of(Some(0), Some(0)))?;
     Ok(())

@@ -154,6 +154,7 @@ pub(super) fn start(tool: Tool, cancel: &CancellationToken) -> Result<Running> {
         return Err(MediaError::Cancelled { step: tool.step });
     }
     let mut command = tool.command()?;
+    let memory_bytes = tool.memory_bytes();
     let Tool { program, step, stdin, stdout, progress_on_stderr, limits, confinement, .. } = tool;
     let collect = Collect::of(&stdout);
     command.stdin(stdin).stdout(stdout).stderr(std::process::Stdio::piped());
@@ -173,7 +174,7 @@ pub(super) fn start(tool: Tool, cancel: &CancellationToken) -> Result<Running> {
     // Nothing watches the child yet: if this fails, it must not stay behind.
     let exit = LeaderExit::of(leader).and_then(|exit| {
         if confinement.leaves_limits_to_parent() {
-            group::limit(leader, &limits)?;
+            group::limit(leader, &limits, memory_bytes)?;
         }
         Ok(exit)
     });

@@ -1,28 +1,37 @@
-//! How long the streams of a file really are, where its container does not say.
+//! How long the streams of a file really are, where its container's word is not exact.
 
-use std::collections::BTreeMap;
+mod packets;
+
 use std::path::Path;
 
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
-use crate::probe::{Probe, input_args};
+use crate::probe::{Probe, VideoStream};
 use crate::rational::Rational;
-use crate::tool::{Output, Program, ToolLimits, Toolbox};
+use crate::tool::Toolbox;
+
+use packets::{Span, Spans, read_packets};
 
 const STEP: &str = "measure_length";
 /// Streams that end so much before the length that the container tells were cut off.
 const MISSING_US: i64 = 1_000_000;
+/// The sound may well end so much later than the picture.
+const UNEXPLAINED_US: u64 = 100_000;
 /// Rates that differ by more are not a matter of rounding.
 const SAME_PACE: f64 = 0.005;
+/// Containers round times to milliseconds.
+const ROUNDING_US: i64 = 1_000;
+/// A gap may stand for one of these; what is not near to one stands for itself.
+const BURST_RATES: [i64; 10] = [60, 50, 48, 30, 25, 24, 20, 15, 12, 10];
 
 /// The probe with the length, the rate and the count of frames of its video stream as its packets have them.
 ///
-/// MP4 tells them itself, and the probe is returned as it is. Recordings of browsers and of live streams tell nothing,
-/// and others only the length of the longest stream: all of their packets are read, none is decoded. A file that ends
-/// before the length it tells is `input_truncated`.
+/// An MP4 whose count, length and rate agree is believed, and its probe returned as it is. Everything else is read once,
+/// and nothing decoded: recordings of browsers and live streams tell nothing, Matroska tells a rate that is only an
+/// average, an MP4 whose frames come unevenly tells the sum of its decoding steps, and a fragmented one counts from zero
+/// what begins later. A file that ends before the length it tells is `input_truncated`.
 pub async fn with_measured_length(
     toolbox: &Toolbox,
     path: &Path,
@@ -30,8 +39,7 @@ pub async fn with_measured_length(
     limits: &Limits,
     cancel: &CancellationToken,
 ) -> Result<Probe> {
-    let is_told = probe.video().is_none_or(|video| video.duration_us.is_some());
-    if is_told {
+    if probe.video().is_none_or(|video| is_exact(&probe, video)) {
         return Ok(probe);
     }
     let streams = read_packets(toolbox, path, &probe, limits, cancel).await?;
@@ -41,76 +49,22 @@ pub async fn with_measured_length(
     Ok(measured)
 }
 
-/// What the packets of one stream say.
-#[derive(Debug)]
-struct Span {
-    packets: u64,
-    first_us: i64,
-    last_us: i64,
-    end_us: i64,
-    /// When each packet is shown; of pictures only.
-    times_us: Vec<i64>,
-}
-
-type Spans = BTreeMap<u32, Span>;
-
-async fn read_packets(
-    toolbox: &Toolbox,
-    path: &Path,
-    probe: &Probe,
-    limits: &Limits,
-    cancel: &CancellationToken,
-) -> Result<Spans> {
-    let mut running = toolbox
-        .tool(Program::Ffprobe, STEP)?
-        .args(["-of", "csv=p=0", "-show_entries", "packet=stream_index,pts_time,duration_time"])
-        .args(input_args(path, probe.format, limits)?)
-        .readable(path)
-        .stdout(Output::Pipe)
-        .limits(ToolLimits { file_size_bytes: Some(0), ..ToolLimits::for_media(limits.duration) })
-        .start(cancel)?;
-    let (stdout, activity) = (running.take_stdout(), running.activity());
-    let mut spans = Spans::new();
-    let pictures = probe.video().map(|video| video.index);
-    if let Some(stdout) = stdout {
-        let mut lines = BufReader::new(stdout).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            activity.advanced();
-            take_line(&mut spans, &line, pictures);
-        }
-    }
-    running.finish().await?;
-    Ok(spans)
-}
-
-/// `0,1.400000,0.040000`; a packet without a time tells nothing.
-fn take_line(spans: &mut Spans, line: &str, pictures: Option<u32>) {
-    let mut fields = line.split(',');
-    let mut field = || fields.next().unwrap_or_default();
-    let (Ok(stream), Some(pts_us)) = (field().parse::<u32>(), microseconds(field())) else { return };
-    let end_us = pts_us.saturating_add(microseconds(field()).unwrap_or(0));
-    let fresh = || Span { packets: 0, first_us: pts_us, last_us: pts_us, end_us, times_us: Vec::new() };
-    let span = spans.entry(stream).or_insert_with(fresh);
-    if Some(stream) == pictures {
-        span.times_us.push(pts_us);
-    }
-    span.packets += 1;
-    span.first_us = span.first_us.min(pts_us);
-    span.last_us = span.last_us.max(pts_us);
-    span.end_us = span.end_us.max(end_us);
-}
-
-fn microseconds(text: &str) -> Option<i64> {
-    text.parse::<f64>()
-        .ok()
-        .filter(|seconds| seconds.abs() < 1e9)
-        .map(|seconds| (seconds * 1e6).round() as i64)
+/// Whether all that a container says of its pictures agrees. A picture that stands still at the end of an MP4 is shown
+/// long after the sum of all decoding steps, and only the length of the whole file tells.
+fn is_exact(probe: &Probe, video: &VideoStream) -> bool {
+    let (Some(us), Some(count), Some(fps)) = (video.duration_us, video.frame_count, video.base_fps) else {
+        return false;
+    };
+    let by_length = us as f64 / 1e6 * fps.as_f64();
+    let late_us = video.start_us.saturating_sub(probe.start_us).max(0).unsigned_abs();
+    let rest_us = probe.duration_us.unwrap_or(us).saturating_sub(us.saturating_add(late_us));
+    !video.is_vfr && (count as f64 - by_length).abs() <= 1.0 && rest_us <= UNEXPLAINED_US
 }
 
 fn refuse_truncated(probe: &Probe, spans: &Spans) -> Result<()> {
     let Some(told_us) = probe.duration_us.and_then(|us| i64::try_from(us).ok()) else { return Ok(()) };
-    let end_us = spans.values().map(|span| span.end_us).max().unwrap_or(0) - probe.start_us;
-    if end_us + MISSING_US >= told_us {
+    let end_us = spans.values().map(Span::end_us).max().unwrap_or(0).saturating_sub(probe.start_us);
+    if end_us.saturating_add(MISSING_US) >= told_us {
         return Ok(());
     }
     let what = format!("it ends at {:.3} s of {:.3} s", end_us as f64 / 1e6, told_us as f64 / 1e6);
@@ -126,41 +80,53 @@ fn correct(mut probe: Probe, spans: &Spans) -> Result<Probe> {
         let what = "no packet of its pictures could be read";
         return Err(MediaError::bad_input(InputProblem::Corrupt, At::new(STEP, what)));
     };
-    // The last frame stays for as long as the others do on average, where nobody says.
-    let between = i64::try_from(span.packets.saturating_sub(1).max(1)).unwrap_or(i64::MAX);
-    let pace_us = (span.last_us - span.first_us) / between;
-    let end_us = if span.end_us > span.last_us { span.end_us } else { span.last_us + pace_us };
-    let duration_us = (end_us - span.first_us).max(1);
-    let pace =
-        Rational::new(i64::try_from(span.packets).unwrap_or(i64::MAX).saturating_mul(1_000_000), duration_us);
+    let duration_us = span.duration_us();
     video.start_us = span.first_us;
     video.duration_us = Some(duration_us.unsigned_abs());
     video.frame_count = Some(span.packets);
-    if let Some(pace) = pace {
-        video.is_vfr =
-            video.base_fps.is_none_or(|base| (pace.as_f64() / base.as_f64() - 1.0).abs() > SAME_PACE);
-        if video.is_vfr {
-            video.base_fps = Some(burst_rate(&span.times_us).unwrap_or(pace));
-        }
+    let frames = i64::try_from(span.packets).unwrap_or(i64::MAX);
+    if let Some(pace) = Rational::new(frames.saturating_mul(1_000_000), duration_us) {
+        let burst_us = burst_gap_us(&span.times_us);
+        video.is_vfr = burst_us.is_some_and(|gap_us| is_uneven(gap_us, span.pace_us()));
+        video.base_fps = match (burst_us, video.base_fps) {
+            (Some(gap_us), _) if video.is_vfr => rate_of_gap(gap_us).or(Some(pace)),
+            (Some(gap_us), Some(told)) if is_same_gap(told, gap_us) => Some(told),
+            _ => Some(pace),
+        };
         video.avg_fps = Some(pace);
     }
-    let longest_us = spans.values().map(|span| span.end_us - probe.start_us).max().unwrap_or(duration_us);
-    probe.duration_us = probe.duration_us.or(u64::try_from(longest_us.max(end_us - probe.start_us)).ok());
+    let end_us = span.first_us.saturating_add(duration_us);
+    let longest_us = spans.values().map(Span::end_us).max().unwrap_or(end_us).max(end_us);
+    let whole_us = u64::try_from(longest_us.saturating_sub(probe.start_us)).ok();
+    probe.duration_us = probe.duration_us.or(whole_us);
     Ok(probe)
 }
 
-/// The usual rate at which frames come where they come fast: by the gap that one in ten stays below. Containers round
-/// times to milliseconds, and so are gaps compared.
-fn burst_rate(times_us: &[i64]) -> Option<Rational> {
+/// Whether frames come much faster at times than they do on average.
+fn is_uneven(burst_us: i64, pace_us: i64) -> bool {
+    (pace_us - burst_us).abs() > ROUNDING_US.max((burst_us as f64 * SAME_PACE) as i64)
+}
+
+/// Frames that were dropped now and then make the average lower than the rate that is meant.
+fn is_same_gap(told: Rational, gap_us: i64) -> bool {
+    (1e6 / told.as_f64() - gap_us as f64).abs() <= ROUNDING_US as f64
+}
+
+/// The gap between frames where they come fast: one in ten stays below it.
+fn burst_gap_us(times_us: &[i64]) -> Option<i64> {
     let mut times_us = times_us.to_vec();
     times_us.sort_unstable();
     let mut gaps_us: Vec<i64> =
-        times_us.windows(2).map(|pair| pair[1] - pair[0]).filter(|gap| *gap > 0).collect();
+        times_us.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).filter(|gap| *gap > 0).collect();
     gaps_us.sort_unstable();
-    let gap_us = *gaps_us.get(gaps_us.len() / 10)?;
-    let is_meant = |rate: &&i64| (1_000_000 / **rate - gap_us).abs() <= 1_000;
-    let usual = [60, 50, 30, 25, 24, 15, 10].iter().find(is_meant).and_then(|rate| Rational::new(*rate, 1));
-    usual.or_else(|| Rational::new(1_000_000, gap_us))
+    gaps_us.get(gaps_us.len() / 10).copied()
+}
+
+/// The usual rate that a gap stands for, or its own.
+fn rate_of_gap(gap_us: i64) -> Option<Rational> {
+    let error_us = |rate: &&i64| (1_000_000 / **rate - gap_us).abs();
+    let usual = BURST_RATES.iter().filter(|rate| error_us(rate) <= ROUNDING_US).min_by_key(error_us);
+    usual.and_then(|rate| Rational::new(*rate, 1)).or_else(|| Rational::new(1_000_000, gap_us))
 }
 
 #[cfg(test)]
@@ -169,6 +135,7 @@ mod tests {
 
     #[test]
     fn the_rate_of_bursts_is_found_among_pauses() {
+        let burst_rate = |times_us: &[i64]| burst_gap_us(times_us).and_then(rate_of_gap);
         let ntsc: Vec<i64> =
             (0..30).map(|n| (n * 1001 * 1000 / 30_000) * 1000).chain([5_000_000, 9_000_000]).collect();
         let film: Vec<i64> = (0..10).map(|n| n * 1_000_000 / 24).chain([3_000_000]).collect();
@@ -176,5 +143,15 @@ mod tests {
         assert_eq!(burst_rate(&ntsc), Rational::new(30, 1));
         assert_eq!(burst_rate(&film), Rational::new(24, 1));
         assert_eq!(burst_rate(&[0]), None);
+    }
+
+    #[test]
+    fn times_rounded_to_milliseconds_are_even() {
+        for (num, den) in [(24_000, 1001), (24, 1), (30_000, 1001), (60_000, 1001), (75, 1), (25, 2)] {
+            let rounded: Vec<i64> = (0..200).map(|n| n * 1000 * den / num * 1000).collect();
+            let pace_us = (rounded[199] - rounded[0]) / 199;
+
+            assert!(!is_uneven(burst_gap_us(&rounded).unwrap(), pace_us), "{num}/{den}");
+        }
     }
 }

@@ -8,20 +8,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::STEP;
 use crate::error::{At, MediaError, Result};
+use crate::isobmff::{KeyFrame, mp4_key_frames};
 use crate::limits::Limits;
 use crate::plan::VideoPlan;
 use crate::probe::input_args;
+use crate::sniff::Format;
 use crate::tool::{Output, Program, ToolLimits, Toolbox};
 
 /// After so many steps back it is cheaper to read from the beginning.
 const MAX_LOOKS: u32 = 8;
 const FIRST_STEP_US: u64 = 2_000_000;
+/// Times are rounded to ticks on their way into a demuxer.
+const ROUNDING_US: i64 = 1_000;
 
 /// A time to seek to from the container's start, or `None` to read from the beginning.
 ///
 /// Demuxers seek by decoding time. A keyframe after a long still picture is decoded long before it is shown, so the
 /// keyframe that is found may be shown behind the range, and the picture that stands when the range begins would be
-/// missing. So the place is looked at first, which costs one ffprobe for a range.
+/// missing. So the place is looked at first: in the index of the file where that can be read here, and otherwise by an
+/// ffprobe for the range.
 pub(super) async fn seek_point(
     toolbox: &Toolbox,
     plan: &VideoPlan,
@@ -35,13 +40,22 @@ pub(super) async fn seek_point(
     let lead_us = time_us(u64::from(plan.lead_frames)) + time_us(1) / 2;
     // Deinterlacing looks at the frame before.
     let needed_us = if plan.picture.deinterlace { shown_us - time_us(2) } else { shown_us };
+    let key_frames = match plan.format {
+        Format::Mp4 if plan.is_seekable && first_frame > 0 => {
+            mp4_key_frames(source, plan.stream_index).await?
+        }
+        _ => None,
+    };
     let mut seek_us = shown_us - lead_us;
     let mut step_us = FIRST_STEP_US.cast_signed();
     for _ in 0..MAX_LOOKS {
         if !plan.is_seekable || seek_us <= 0 || seek_us + plan.container_start_us < 0 {
             return Ok(None);
         }
-        let packet = first_packet(toolbox, plan, source, seek_us, limits, cancel).await?;
+        let packet = match &key_frames {
+            Some(key_frames) => found_by_a_seek(key_frames, seek_us + plan.container_start_us),
+            None => first_packet(toolbox, plan, source, seek_us, limits, cancel).await?,
+        };
         let Some(packet) = packet else {
             // Nothing can be read there: the decoder will find that out and say how.
             return Ok(u64::try_from(seek_us).ok());
@@ -55,6 +69,15 @@ pub(super) async fn seek_point(
         step_us = step_us.saturating_mul(3);
     }
     Ok(None)
+}
+
+/// The key frame that a seek to that time of the file finds, or one before it: FFmpeg goes back a little further where
+/// pictures are reordered. So the latest of all that might be found is what counts.
+fn found_by_a_seek(key_frames: &[KeyFrame], at_us: i64) -> Option<Packet> {
+    let reached = key_frames.partition_point(|key| key.decode_us <= at_us + ROUNDING_US);
+    let before = &key_frames[..reached.max(1).min(key_frames.len())];
+    let pts_us = before.iter().map(|key| key.shown_us).max();
+    before.last().map(|key| Packet { pts_us, dts_us: Some(key.decode_us), is_key: true })
 }
 
 #[derive(Debug)]

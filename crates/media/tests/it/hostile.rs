@@ -11,15 +11,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use telecine_media::{
-    Finished, Format, Limits, MediaError, Output, Probe, Program, ToolLimits, input_args, probe, probe_as,
-    sniff_file,
+    Finished, Format, Limits, MediaError, Output, Probe, Program, ToolLimits, Toolbox, input_args, probe,
+    probe_as, sniff_file,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::sandbox::toolbox;
+use crate::sandbox;
 
 /// Far more than any of these files needs, even on a busy machine.
 const WALL: Duration = Duration::from_secs(120);
+
+/// An eighth of what a tool may use by default. The kernel refuses more, and a tool that is refused memory says so: whoever
+/// gives another answer stayed below.
+const MEMORY_BYTES: u64 = 512 << 20;
+
+fn toolbox() -> Toolbox {
+    sandbox::toolbox().with_memory_bytes(MEMORY_BYTES)
+}
 
 /// A folder of its own for hostile files, so that a pointer to a neighbour would find one.
 fn write(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
@@ -53,7 +61,6 @@ async fn decode_all(path: &Path, format: Format) -> Result<Finished, MediaError>
             wall: WALL,
             cpu: Some(Duration::from_secs(60)),
             file_size_bytes: Some(0),
-            address_space_bytes: Some(8 << 30),
             ..ToolLimits::default()
         });
     let ended = tool.start(&CancellationToken::new())?.finish().await;

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::clips::{self, AAC, AUDIO, VIDEO, X264, probed};
+use crate::film;
 
 const SECONDS: [(&str, [i32; 3]); 6] = [
     ("black", [0, 0, 0]),
@@ -261,6 +262,63 @@ async fn a_phones_video_is_shown_upright() {
     assert_eq!(size(&pictures.storyboard.unwrap().unwrap().sprites[0]), (160, 284));
 }
 
+/// A bar that moves by its own width from field to field, so that the lines of a frame alternate.
+fn interlaced(name: &str) -> PathBuf {
+    let bar = "nullsrc=size=320x180:rate=50:duration=4,format=gray,\
+               geq=lum='if(lt(mod(X+N*16,64),32),235,16)',format=yuv420p,tinterlace=interleave_top,setfield=tff";
+    let x264 = ["-c:v", "libx264", "-preset", "veryfast", "-crf", "4", "-flags", "+ildct+ilme"];
+    let keys = ["-x264-params", "tff=1", "-g", "25"];
+    clips::clip(name, &[&["-filter_complex", bar][..], &x264, &keys].concat())
+}
+
+/// How much a line differs from the next, against how much it differs from the one after that: 1 or less of a picture
+/// of one moment, far more of two woven into each other.
+fn combing(path: &Path) -> f64 {
+    let args = ["-v", "error", "-i", path.to_str().unwrap(), "-frames:v", "1"];
+    let raw = ["-vf", "crop=320:180:0:0,format=gray", "-f", "rawvideo", "-"];
+    let pixels = film::output_of("ffmpeg", &[&args[..], &raw].concat());
+    let line = |y: usize| &pixels[y * 320..(y + 1) * 320];
+    let differ = |y: usize, z: usize| -> f64 {
+        line(y).iter().zip(line(z)).map(|(a, b)| f64::from(a.abs_diff(*b))).sum()
+    };
+    let sum = |step: usize| -> f64 { (20..160).map(|y| differ(y, y + step)).sum() };
+    sum(1) / (sum(2) + 1.0)
+}
+
+#[tokio::test]
+async fn fields_of_an_interlaced_film_are_not_seen_in_its_pictures() {
+    let input = interlaced("interlaced.mp4");
+    assert!(probed(&input).await.unwrap().video().unwrap().is_interlaced);
+    assert!(combing(&input) > 5.0, "the film's own frames are combs: {}", combing(&input));
+    let spec = PicturesSpec {
+        storyboard: Some(StoryboardSpec { every_ms: Some(1000), tile_width: 320, columns: 2, rows: 2 }),
+        ..everything()
+    };
+    let alone = PicturesSpec { storyboard: spec.storyboard.clone(), ..PicturesSpec::default() };
+
+    let (pictures, scratch) = taken(&input, &spec).await;
+    let (storyboard, _scratch) = taken(&input, &alone).await;
+
+    assert_eq!(pictures.processes, 1);
+    let frames = pictures.frames.unwrap().unwrap();
+    assert_eq!(
+        frames.iter().map(|frame| frame.at_us).collect::<Vec<_>>(),
+        [0, 1_000_000, 2_000_000, 3_000_000]
+    );
+    let preview = scratch.path().join("preview.png");
+    let page = format!("{}[page=9]", pictures.preview.unwrap().unwrap().path.display());
+    film::output_of("vips", &["copy", &page, preview.to_str().unwrap()]);
+    for (what, path) in [
+        ("poster", &pictures.poster.unwrap().unwrap().path),
+        ("frame", &frames[2].path),
+        ("preview", &preview),
+        ("tile", &pictures.storyboard.unwrap().unwrap().sprites[0]),
+        ("tile of a storyboard alone", &storyboard.storyboard.unwrap().unwrap().sprites[0]),
+    ] {
+        assert!(combing(path) < 1.5, "{what}: {}", combing(path));
+    }
+}
+
 #[tokio::test]
 async fn hdr_is_brought_to_what_screens_show() {
     let params = "log-level=error:colorprim=bt2020:transfer=smpte2084:colormatrix=bt2020nc:range=limited";
@@ -337,7 +395,12 @@ async fn half_a_film_is_not_taken_for_a_whole_one() {
         std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
     });
 
-    let (pictures, _scratch) = taken(&half, &everything()).await;
+    // Its probe would be refused: it became so after it.
+    let (probe, scratch) = (probed(&whole).await.unwrap(), tempfile::tempdir().unwrap());
+    let (spec, limits, cancel) = (everything(), Limits::default(), CancellationToken::new());
+    let toolbox = clips::toolbox();
+    let pictures =
+        make_pictures(&toolbox, &half, &probe, &spec, &limits, scratch.path(), &cancel).await.unwrap();
 
     assert_eq!(pictures.storyboard.unwrap().unwrap_err().code(), "input_truncated");
     assert_eq!(pictures.scenes.unwrap().unwrap_err().code(), "input_truncated");

@@ -5,10 +5,41 @@ use std::path::{Path, PathBuf};
 
 use telecine_media::{
     AudioStream, Capabilities, DecodeInputs, DecodeSpan, Delivery, Format, HdrKind, Limits, Plan, Probe,
-    Rational, Recipe, Rotation, Size, VideoPlan, VideoStream, plan,
+    Rational, Recipe, Rotation, Size, VideoPlan, VideoStream, copy_obstacle, plan,
 };
 
 const WEB: &str = r#"{"video": {}}"#;
+
+const ENCODERS: &[&str] = &["libx264", "libx265", "libsvtav1", "aac", "h264_nvenc", "rawvideo"];
+/// Of those that some plan needs.
+const FILTERS: &[&str] = &[
+    "aformat",
+    "anullsink",
+    "apad",
+    "aresample",
+    "asplit",
+    "atrim",
+    "bwdif",
+    "colorchannelmixer",
+    "crop",
+    "ebur128",
+    "format",
+    "fps",
+    "hflip",
+    "loudnorm",
+    "overlay",
+    "pad",
+    "scale",
+    "setpts",
+    "setsar",
+    "settb",
+    "split",
+    "tonemap",
+    "transpose",
+    "vflip",
+    "volumedetect",
+    "zscale",
+];
 
 fn rational(text: &str) -> Rational {
     text.parse().unwrap()
@@ -18,8 +49,8 @@ fn capabilities() -> Capabilities {
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
     Capabilities {
         ffmpeg_version: Some("5.1.9".into()),
-        encoders: names(&["libx264", "libx265", "libsvtav1", "aac", "h264_nvenc"]),
-        filters: names(&["zscale", "scale", "tonemap", "loudnorm", "overlay", "colorchannelmixer", "bwdif"]),
+        encoders: names(ENCODERS),
+        filters: names(FILTERS),
         ..Capabilities::default()
     }
 }
@@ -344,6 +375,50 @@ fn streams_that_fit_are_copied_together_or_not_at_all() {
 }
 
 #[test]
+fn a_plan_copies_exactly_what_can_be_copied() {
+    let small = |codec: &str| VideoStream { codec: codec.into(), bit_rate: Some(4_000_000), ..camera() };
+    let with = |change: &dyn Fn(&mut VideoStream)| {
+        let mut video = small("h264");
+        change(&mut video);
+        file(Some(video), Some(stereo()))
+    };
+    let of_format = |codec: &str, format| Probe { format, ..file(Some(small(codec)), None) };
+    let surround = AudioStream { channels: 6, ..stereo() };
+
+    for (what, codec, probe, is_copied) in [
+        ("H.264", "h264", file(Some(small("h264")), Some(stereo())), true),
+        ("H.264 in Matroska", "h264", of_format("h264", Format::Matroska), true),
+        ("H.264 in MPEG-TS", "h264", of_format("h264", Format::MpegTs), true),
+        ("H.264 in FLV", "h264", of_format("h264", Format::Flv), false),
+        ("H.265", "h265", file(Some(small("hevc")), Some(stereo())), true),
+        ("H.265 in MPEG-TS", "h265", of_format("hevc", Format::MpegTs), false),
+        (
+            "H.265, level 5.1",
+            "h265",
+            file(Some(VideoStream { level: Some(153), ..small("hevc") }), None),
+            false,
+        ),
+        ("AV1", "av1", file(Some(small("av1")), Some(stereo())), false),
+        ("surround sound", "h264", file(Some(small("h264")), Some(surround)), false),
+        ("interlaced", "h264", with(&|video| video.is_interlaced = true), false),
+        ("no pace", "h264", with(&|video| video.is_vfr = true), false),
+        ("fast", "h264", with(&|video| video.base_fps = Some(rational("120/1"))), false),
+        ("HDR", "h264", with(&|video| video.hdr = Some(HdrKind::Hlg)), false),
+        ("turned", "h264", with(&|video| video.rotation = Rotation::UpsideDown), false),
+    ] {
+        let recipe = format!(r#"{{"video": {{"ladder": {{"heights": [1080]}}, "codec": "{codec}"}}}}"#);
+
+        let plan = planned(&recipe, &probe);
+
+        let obstacle = copy_obstacle(&probe);
+        let is_planned = plan.video.unwrap().delivery == Delivery::Copy;
+        assert_eq!((is_planned, obstacle.is_none()), (is_copied, is_copied), "{what}: {obstacle:?}");
+        let told = plan.decisions.iter().find(|decision| decision.about == "streams").unwrap();
+        assert!(obstacle.is_none_or(|why| why == told.reason), "{what}: {told:?}");
+    }
+}
+
+#[test]
 fn hardware_is_used_when_asked_for_and_working() {
     let recipe: Recipe = serde_json::from_str(r#"{"video": {"hardware": "prefer"}}"#).unwrap();
     let probe = file(Some(camera()), None);
@@ -393,4 +468,24 @@ fn a_picture_and_a_part_behind_the_end_are_refused() {
         .unwrap_err();
 
     assert_eq!((no_video.code(), behind.code()), ("input_no_such_stream", "input_no_such_stream"));
+}
+
+#[test]
+fn a_fast_source_is_thinned_evenly_where_enough_frames_are_left() {
+    for (source, kept) in [
+        ("144/1", "48/1"),
+        ("120/1", "60/1"),
+        ("120000/1001", "60000/1001"),
+        ("100/1", "50/1"),
+        ("240/1", "60/1"),
+        ("75/1", "60/1"),
+        ("61/1", "60/1"),
+    ] {
+        let fps = Some(rational(source));
+        let video = VideoStream { avg_fps: fps, base_fps: fps, frame_count: None, ..camera() };
+
+        let plan = planned(WEB, &file(Some(video), None));
+
+        assert_eq!(plan.video.unwrap().timeline.fps, rational(kept), "{source}");
+    }
 }

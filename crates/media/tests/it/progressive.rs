@@ -93,20 +93,15 @@ async fn a_source_that_is_cut_anywhere_is_never_a_short_film() {
         "film_faststart.mp4",
         &[clips::VIDEO, clips::AUDIO, X264, AAC, &["-movflags", "+faststart"]].concat(),
     );
-    let whole = std::fs::read(source).unwrap();
+    let whole = std::fs::read(&source).unwrap();
+    // The probe of a cut file would be refused: it became so after it.
+    let probe = clips::probed(&source).await.unwrap();
     let limits = Limits::default();
     let args: Vec<OsString> = X264.iter().map(OsString::from).collect();
     for tenth in 1..10 {
         let folder = tempfile::tempdir().unwrap();
         let cut = folder.path().join("cut.mp4");
         std::fs::write(&cut, &whole[..whole.len() * tenth / 10]).unwrap();
-        let probe = match clips::probed(&cut).await {
-            Ok(probe) => probe,
-            Err(error) => {
-                assert_eq!(error.code(), "input_truncated", "{tenth}: {error}");
-                continue;
-            }
-        };
         let spec = ProgressiveSpec {
             source: &cut,
             probe: &probe,

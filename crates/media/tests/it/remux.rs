@@ -2,8 +2,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use telecine_media::{
-    AudioRendition, Limits, MediaError, MediaFacts, Presentation, Promise, PromisedRung, Remux, RemuxSpec,
-    Remuxed, TrackKind, VideoRendition, copy_obstacle, mp4_summary, remux_to_mp4, remux_to_segments, verify,
+    AudioRendition, Limits, MediaError, MediaFacts, Presentation, Probe, Promise, PromisedRung, Remux,
+    RemuxSpec, Remuxed, TrackKind, VideoRendition, copy_obstacle, mp4_summary, remux_to_mp4,
+    remux_to_segments, verify,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -20,9 +21,18 @@ fn source(name: &str, options: &[&str]) -> PathBuf {
 }
 
 async fn copied(source: &Path, folder: &Path, segment_seconds: u32) -> Result<Remux, MediaError> {
-    let (limits, probe) = (Limits::default(), clips::probed(source).await?);
+    copied_as(&clips::probed(source).await?, source, folder, segment_seconds).await
+}
+
+async fn copied_as(
+    probe: &Probe,
+    source: &Path,
+    folder: &Path,
+    segment_seconds: u32,
+) -> Result<Remux, MediaError> {
+    let limits = Limits::default();
     let offset = seconds(film::OFFSET_SECONDS, 1);
-    let spec = RemuxSpec { source, probe: &probe, limits: &limits, segment_seconds, offset, folder };
+    let spec = RemuxSpec { source, probe, limits: &limits, segment_seconds, offset, folder };
     remux_to_segments(&clips::toolbox(), &spec, &CancellationToken::new()).await
 }
 
@@ -117,25 +127,72 @@ async fn sound_stays_beside_its_picture_in_a_copy() {
     assert!(copied[frame_bytes..].starts_with(&original[..original.len() - frame_bytes]));
 }
 
+/// Six seconds of H.265 with B-frames and a key frame every second.
+fn h265_source(name: &str, params: &str) -> PathBuf {
+    let video = ["-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=6"];
+    let params = format!("log-level=error:keyint=25:min-keyint=25:{params}");
+    let x265 = ["-c:v", "libx265", "-preset", "ultrafast", "-bf", "2", "-pix_fmt", "yuv420p"];
+    clips::clip(name, &[&video[..], &x265, &["-x265-params", &params]].concat())
+}
+
+#[tokio::test]
+async fn h265_is_copied_under_the_name_that_apples_players_take() {
+    // FFmpeg writes `hev1` into MP4 unless told otherwise, and Matroska knows no such names.
+    for name in ["h265.mp4", "h265.mkv"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = h265_source(name, "open-gop=0");
+
+        let made = done(&path, folder.path()).await;
+
+        assert!(made.video_track.codec.starts_with("hvc1.1."), "{name}: {}", made.video_track.codec);
+        assert_eq!(made.segment_frames, [50, 50, 50], "{name}");
+        let whole = folder.path().join("whole.mp4");
+        film::joined(&whole, std::iter::once(made.video.init.clone()).chain(made.video.segments.clone()));
+        assert_eq!(pictures(&whole, &[]), pictures(&path, &[]), "{name}");
+        for segment in &made.video.segments {
+            let alone = folder.path().join("alone.mp4");
+            film::joined(&alone, [made.video.init.clone(), segment.clone()]);
+            assert_eq!(pictures(&alone, &[]).len(), 50, "{name}: each segment decodes by itself");
+        }
+    }
+}
+
+#[tokio::test]
+async fn h265_that_hls_does_not_allow_is_told_by_its_packets() {
+    for (name, params, reason) in [
+        ("h265-open.mp4", "open-gop=1", "for 6 s at a time"),
+        ("h265-repeated.mp4", "open-gop=0:repeat-headers=1", "parameter sets"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = h265_source(name, params);
+
+        let Remux::Unfit(why) = copied(&path, folder.path(), 1).await.unwrap() else { panic!("{name}") };
+
+        assert!(why.contains(reason), "{name}: {why}");
+    }
+}
+
 #[tokio::test]
 async fn what_does_not_fit_is_told_and_not_copied() {
     let picture = ["-f", "lavfi", "-i", "testsrc2=size=160x90:rate=25:duration=2"];
     let unfit = [
-        (
-            "hevc.mp4",
-            &["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error"][..],
-            "not h264",
-        ),
-        ("deep.mp4", &["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv444p"], "not yuv420p"),
+        ("vp8.mkv", &["-c:v", "libvpx", "-deadline", "realtime"][..], "only H.264 and H.265"),
+        ("deep.mp4", &["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv444p"], "8-bit 4:2:0"),
+        ("h265.ts", &["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error"], "hvc1"),
     ];
     for (name, codec, reason) in unfit {
+        let folder = tempfile::tempdir().unwrap();
         let path = clips::clip(name, &[&picture[..], codec].concat());
+
         let why = copy_obstacle(&clips::probed(&path).await.unwrap()).unwrap();
+
         assert!(why.contains(reason), "{why}");
+        let Remux::Unfit(told) = copied(&path, folder.path(), 2).await.unwrap() else { panic!("{name}") };
+        assert_eq!(told, why);
     }
     let opus = [&picture[..], clips::AUDIO, X264, &["-c:a", "libopus"]].concat();
     let why = copy_obstacle(&clips::probed(&clips::clip("opus_sound.mp4", &opus)).await.unwrap()).unwrap();
-    assert!(why.contains("not AAC-LC"), "both or neither: {why}");
+    assert!(why.contains("not plain AAC"), "both or neither: {why}");
     assert_eq!(copy_obstacle(&clips::probed(&source("copy.mp4", &[])).await.unwrap()), None);
 }
 
@@ -183,12 +240,14 @@ async fn a_copy_into_one_file_is_the_source_with_its_index_first() {
 async fn a_source_that_is_cut_anywhere_is_never_a_short_copy() {
     let path = source("copy_faststart.mp4", &["-movflags", "+faststart"]);
     let whole = std::fs::read(&path).unwrap();
+    // The probe of a cut file would be refused: it became so after it.
+    let probe = clips::probed(&path).await.unwrap();
     for tenth in 1..10 {
         let folder = tempfile::tempdir().unwrap();
         let cut = folder.path().join("cut.mp4");
         std::fs::write(&cut, &whole[..whole.len() * tenth / 10]).unwrap();
 
-        let error = match copied(&cut, folder.path(), 2).await {
+        let error = match copied_as(&probe, &cut, folder.path(), 2).await {
             Err(error) => error,
             Ok(made) => panic!("{tenth}: {made:?}"),
         };

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clips::{self, probed};
 use crate::images::{field, toolbox};
 
-fn sample(name: &str) -> PathBuf {
+pub(crate) fn sample(name: &str) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fetch-samples");
     let done = Command::new(script).output().unwrap();
     assert!(done.status.success(), "make setup: {}", String::from_utf8_lossy(&done.stderr));

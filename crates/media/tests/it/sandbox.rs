@@ -2,6 +2,7 @@
 
 mod escape;
 mod life;
+mod memory;
 mod work;
 
 use telecine_media::{Confinement, Toolbox, sandbox};

@@ -2,8 +2,8 @@ use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 
 use telecine_media::{
-    AudioCodec, Channels, Limits, Loudness, MediaError, Rational, Soundtrack, SoundtrackSpec, TrackKind,
-    make_soundtrack,
+    AudioCodec, Channels, Limits, Loudness, MediaError, Probe, Rational, Soundtrack, SoundtrackSpec,
+    TrackKind, make_soundtrack,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -37,10 +37,19 @@ impl Default for Wish<'_> {
 }
 
 async fn made(source: &Path, folder: &Path, wish: Wish<'_>) -> Result<Soundtrack, MediaError> {
-    let (limits, probe) = (Limits::default(), clips::probed(source).await?);
+    made_as(&clips::probed(source).await?, source, folder, wish).await
+}
+
+async fn made_as(
+    probe: &Probe,
+    source: &Path,
+    folder: &Path,
+    wish: Wish<'_>,
+) -> Result<Soundtrack, MediaError> {
+    let limits = Limits::default();
     let spec = SoundtrackSpec {
         source,
-        probe: &probe,
+        probe,
         limits: &limits,
         codec: wish.codec,
         kbits: 128,
@@ -337,13 +346,15 @@ async fn sound_whose_end_is_missing_is_truncated_and_never_a_short_success() {
         let tone = tone("tone.mp4", &[], &[]);
         clips::ffmpeg(&["-i", tone.to_str().unwrap(), "-c", "copy", "-movflags", "+faststart"], path);
     });
-    let bytes = std::fs::read(whole).unwrap();
+    let bytes = std::fs::read(&whole).unwrap();
+    // The probe of a cut file would be refused: it became so after it.
+    let probe = clips::probed(&whole).await.unwrap();
     for tenth in [3, 5, 8] {
         let folder = tempfile::tempdir().unwrap();
         let cut = folder.path().join("cut.mp4");
         std::fs::write(&cut, &bytes[..bytes.len() * tenth / 10]).unwrap();
 
-        let error = made(&cut, folder.path(), Wish::default()).await.unwrap_err();
+        let error = made_as(&probe, &cut, folder.path(), Wish::default()).await.unwrap_err();
 
         assert_eq!((error.code(), error.is_retryable()), ("input_truncated", false), "{tenth}: {error}");
     }

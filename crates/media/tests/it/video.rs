@@ -3,10 +3,12 @@
 //! Clips are made of flat frames whose brightness tells their number, so that every output frame can be asked which
 //! source frame it shows.
 
+mod colours;
 mod determinism;
 mod edits;
 mod joints;
 mod length;
+mod seeks;
 mod truncation;
 
 use std::collections::BTreeMap;

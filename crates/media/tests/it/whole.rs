@@ -4,14 +4,14 @@
 use std::path::Path;
 
 use telecine_media::{
-    Capabilities, Channels, Limits, Loudness, MadeRendition, Plan, Probe, Promise, PromisedRung, RangeJob,
-    Rational, Recipe, SegmentDone, SoundtrackSpec, Timeline, Toolbox, Verified, encode_range, make_images,
-    make_pictures, make_soundtrack, mp4_summary, plan, probe, sniff_file, verify,
+    Capabilities, Channels, Limits, Loudness, MadeRendition, Plan, Probe, Program, Promise, PromisedRung,
+    RangeJob, Rational, Recipe, SegmentDone, SoundtrackSpec, Timeline, Toolbox, Verified, encode_range,
+    make_images, make_pictures, make_soundtrack, mp4_summary, plan, probe, sniff_file, verify,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::playlist::played;
-use crate::{clips, sandbox};
+use crate::{clips, images, sandbox};
 
 const RECIPE: &str = r#"{
     "video": {"ladder": {"heights": [180, 120]}, "segment_seconds": 1},
@@ -30,7 +30,7 @@ struct Work {
 impl Work {
     fn new() -> Self {
         Self {
-            toolbox: sandbox::toolbox(),
+            toolbox: sandbox::toolbox().with(Program::VipsHelper, images::helper()),
             limits: Limits::default(),
             cancel: CancellationToken::new(),
             folder: tempfile::tempdir().unwrap(),

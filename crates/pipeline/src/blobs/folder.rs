@@ -97,9 +97,9 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes staged files that nobody has touched for so long, and says how many.
-    pub(super) fn remove_staged(&self, older_than: Duration) -> io::Result<usize> {
-        let (mut removed, mut folders) = (0, vec![self.root.clone()]);
+    /// Removes staged files below a prefix that nobody has touched for so long, and says how many.
+    pub(super) fn remove_staged(&self, below: &str, older_than: Duration) -> io::Result<usize> {
+        let (mut removed, mut folders) = (0, vec![self.root.join(below)]);
         while let Some(folder) = folders.pop() {
             let entries = match std::fs::read_dir(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

@@ -87,10 +87,10 @@ impl Bucket {
     ///
     /// The store's client cannot list them, so the request is signed and sent here. A server that knows no such request
     /// has to clean up by itself, as a rule of the bucket's lifecycle does.
-    pub(super) async fn abort_uploads(&self, older_than: Duration) -> Result<usize, StoreError> {
+    pub(super) async fn abort_uploads(&self, below: &str, older_than: Duration) -> Result<usize, StoreError> {
         let (mut aborted, mut from) = (0, Some((String::new(), String::new())));
         while let Some((key_marker, id_marker)) = from {
-            let listed = self.list_uploads(&key_marker, &id_marker).await?;
+            let listed = self.list_uploads(below, &key_marker, &id_marker).await?;
             for upload in &listed.uploads {
                 if !upload.is_older(older_than) {
                     continue;
@@ -109,8 +109,15 @@ impl Bucket {
         Ok(aborted)
     }
 
-    async fn list_uploads(&self, key_marker: &str, id_marker: &str) -> Result<ListedUploads, StoreError> {
-        let prefix = if self.prefix.is_empty() { String::new() } else { format!("{}/", self.prefix) };
+    async fn list_uploads(
+        &self,
+        below: &str,
+        key_marker: &str,
+        id_marker: &str,
+    ) -> Result<ListedUploads, StoreError> {
+        let parts = [self.prefix.to_string(), below.to_owned()];
+        let prefix: String =
+            parts.iter().filter(|part| !part.is_empty()).map(|part| format!("{part}/")).collect();
         let mut query = vec![("uploads", ""), ("prefix", &prefix)];
         if !key_marker.is_empty() {
             query.extend([("key-marker", key_marker), ("upload-id-marker", id_marker)]);

@@ -8,7 +8,7 @@ use telecine_media::{
 
 use super::{Attempt, StepPayload, Work};
 use crate::failure::{Attempted, Failed};
-use crate::film::{OFFSET, seconds_of_segment, store_sound};
+use crate::film::{OFFSET, channels_of, seconds_of_segment, store_sound};
 use crate::records::{PlanRecord, SoundRecord};
 
 pub(super) struct EncodeAudio;
@@ -29,6 +29,7 @@ impl Work for EncodeAudio {
             facts: made.facts,
             codec: made.track.codec,
             timescale: made.track.timescale,
+            channels: channels_of(made.track.kind),
             loudness: Some(made.source_loudness),
         };
         let answer = json!({ "segments": sound.segments.len(), "loudness": sound.loudness });

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use telecine_media::{RangeEvent, RangeJob, SegmentDone, SegmentRange, encode_range};
+use telecine_media::{InitFile, RangeEvent, RangeJob, SegmentDone, SegmentRange, encode_range, read_init};
 use tokio::sync::mpsc;
 
 use super::{Attempt, Work};
-use crate::failure::{Attempted, Failed};
+use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::film::stored_segments;
 use crate::keys;
 use crate::records::{PlanRecord, RungSegment, SegmentRecord, StoredFile, segment_key};
@@ -28,9 +28,8 @@ impl Work for EncodeRange {
         let RangePayload { step, range } = attempt.payload()?;
         let PlanRecord { plan } = attempt.read(&step).await?;
         let plan = plan.video.ok_or_else(|| Failed::unexpected("the plan has no video"))?;
-        // What an earlier attempt has stored is not made again.
-        let stored = stored_segments(attempt, &step).await?;
-        let skip: Vec<u32> = range.segments().filter(|segment| stored.contains_key(segment)).collect();
+        let skip = stored_already(attempt, &step, range).await?;
+        let already = skip.len();
         let (_, source) = attempt.input().await?;
         let folder = attempt.subfolder("segments")?;
 
@@ -51,29 +50,53 @@ impl Work for EncodeRange {
                     let share = progress.frames as f64 / progress.frames_total.max(1) as f64;
                     attempt.context.progress((skipped + share * (total - skipped)) / total.max(1.0));
                 }
-                RangeEvent::Segment(done) => drop(tell.send(done)),
+                RangeEvent::Segment(done) => {
+                    tracing::info!(run.id = %attempt.run, job.id = attempt.job.id.0, segment = done.segment, "segment encoded");
+                    // Nobody receives it any more: storing failed, and with it the attempt.
+                    let _ = tell.send(done);
+                }
             };
             Box::pin(encode_range(&attempt.shop.toolbox, &job, &attempt.cancel, tell))
                 .await
                 .map_err(Failed::from)
         };
         // The first of them to fail ends the other: a dropped encode kills its programs.
-        let (encoded, ()) = tokio::try_join!(encoding, store_as_made(attempt, &step, made))?;
+        let (encoded, ()) = tokio::try_join!(encoding, store_as_made(attempt, &step, already, made))?;
         Ok(json!({ "segments": range.segments().count(), "encoded": encoded.segments.len() }))
     }
+}
+
+/// What an earlier attempt has stored is not made again, unless somebody has removed it since.
+async fn stored_already(attempt: &Attempt<'_>, step: &str, range: SegmentRange) -> Attempted<Vec<u32>> {
+    let stored = stored_segments(attempt, step).await?;
+    let mut there = Vec::new();
+    for record in range.segments().filter_map(|segment| stored.get(&segment)) {
+        let mut is_there = true;
+        for file in record.files.iter().flat_map(|rung| [&rung.init, &rung.file]) {
+            is_there &= attempt.shop.blobs.exists(&file.key).await?;
+        }
+        if is_there {
+            there.push(record.segment);
+        }
+    }
+    Ok(there)
 }
 
 /// Stores each segment as soon as it is made, and only then tells of it.
 async fn store_as_made(
     attempt: &Attempt<'_>,
     step: &str,
+    already: usize,
     mut made: mpsc::UnboundedReceiver<SegmentDone>,
 ) -> Attempted<()> {
     let mut inits = BTreeMap::new();
+    let mut stored = already;
     while let Some(done) = made.recv().await {
         let record = store(attempt, step, &done, &mut inits).await?;
         attempt.leave(segment_key(step, record.segment), &record);
-        tracing::info!(run.id = %attempt.run, job.id = attempt.job.id.0, step, segment = done.segment, "segment stored");
+        // Losing workers is no poison as long as segments come.
+        stored += 1;
+        attempt.context.save(json!({ "stored": stored }));
         for file in &done.files {
             // Scratch holds no more than what is not stored yet; if this fails, the folder goes anyway in the end.
             let _ = tokio::fs::remove_file(&file.path).await;
@@ -86,23 +109,44 @@ async fn store(
     attempt: &Attempt<'_>,
     step: &str,
     done: &SegmentDone,
-    inits: &mut BTreeMap<String, StoredFile>,
+    inits: &mut BTreeMap<String, Init>,
 ) -> Attempted<SegmentRecord> {
     let mut files = Vec::with_capacity(done.files.len());
     for made in &done.files {
-        let init = match inits.get(&made.rung) {
-            Some(stored) => stored.clone(),
-            None => {
-                let path = keys::init_path(&made.rung, &made.init.sha256);
-                let stored =
-                    attempt.store(step, &path, &made.init.path, made.init.bytes, &made.init.sha256).await?;
-                inits.insert(made.rung.clone(), stored.clone());
-                stored
-            }
-        };
+        if !inits.contains_key(&made.rung) {
+            inits.insert(made.rung.clone(), Init::stored(attempt, step, &made.rung, &made.init).await?);
+        }
+        let init = &inits[&made.rung];
         let path = keys::segment_path(&made.rung, done.segment, &made.sha256, "m4s");
         let file = attempt.store(step, &path, &made.path, made.bytes, &made.sha256).await?;
-        files.push(RungSegment { rung: made.rung.clone(), file, init });
+        files.push(RungSegment {
+            rung: made.rung.clone(),
+            codec: init.codec.clone(),
+            file,
+            init: init.file.clone(),
+        });
     }
     Ok(SegmentRecord { step: step.to_owned(), segment: done.segment, frames: done.frames, files })
+}
+
+/// What comes before the segments of a rung.
+struct Init {
+    codec: String,
+    file: StoredFile,
+}
+
+impl Init {
+    async fn stored(attempt: &Attempt<'_>, step: &str, rung: &str, made: &InitFile) -> Attempted<Self> {
+        let bytes = tokio::fs::read(&made.path).await;
+        let bytes = bytes.map_err(|error| scratch_failed("an init segment cannot be read", &error))?;
+        let unlike = |error: telecine_media::IsobmffError| {
+            Failed::unexpected(format!("the init segment of {rung}: {error}"))
+        };
+        let codec = read_init(&bytes)
+            .and_then(|init| init.only_track().map(|track| track.codec.clone()))
+            .map_err(unlike)?;
+        let path = keys::init_path(rung, &made.sha256);
+        let file = attempt.store(step, &path, &made.path, made.bytes, &made.sha256).await?;
+        Ok(Self { codec, file })
+    }
 }

@@ -5,20 +5,28 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod blobs;
+mod cache;
 mod clips;
+mod crash;
+mod document;
 mod film;
+mod graph;
 mod http_server;
+mod kinds;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
+mod recipe;
 mod s3_server;
 mod sources;
 mod store_faults;
 mod studio;
+mod worker;
 
 use std::process::ExitCode;
 
 use libtest_mimic::Arguments;
+use postgres_server::PostgresServer;
 use telecine_media::sandbox;
 
 fn main() -> ExitCode {
@@ -26,10 +34,24 @@ fn main() -> ExitCode {
     if arguments.next().is_some_and(|first| first == sandbox::LAUNCH) {
         return sandbox::launch(arguments);
     }
+    if let Some(code) = worker::main_if_worker() {
+        return code;
+    }
     let arguments = Arguments::from_args();
-    let mut trials = film::trials();
-    trials.extend(blobs::trials());
-    trials.extend(sources::trials());
-    trials.extend(store_faults::trials());
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let server = PostgresServer::start();
+    let trials = [
+        film::trials(),
+        kinds::trials(),
+        cache::trials(),
+        document::trials(),
+        graph::trials(),
+        recipe::trials(),
+        blobs::trials(),
+        sources::trials(),
+        store_faults::trials(),
+        crash::trials(&server),
+    ];
+    let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
+    server.stop();
+    conclusion.exit_code()
 }

@@ -13,10 +13,9 @@ use telecine_pipeline::{Blobs, CompletedUpload, Input, PullPatience, Workshop, k
 use telecine_queue::{RunId, RunState};
 
 use crate::clips;
-use crate::film::{hls, recipe};
 use crate::http_server::{HttpServer, meddle, respond};
 use crate::s3_server::{BUCKET, S3Server};
-use crate::studio::Studio;
+use crate::studio::{Studio, hls, recipe};
 
 pub(crate) fn trials() -> Vec<Trial> {
     macro_rules! all {

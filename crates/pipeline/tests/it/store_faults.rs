@@ -9,9 +9,9 @@ use telecine_pipeline::Blobs;
 use telecine_queue::{RunId, RunState};
 
 use crate::clips;
-use crate::film::{hls, recipe};
 use crate::s3_server::{BUCKET, S3Server};
 use crate::studio::Studio;
+use crate::studio::{hls, recipe};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use telecine_media::{Confinement, Toolbox};
-use telecine_pipeline::records::{FailureRecord, OutputRecord, read_all};
-use telecine_pipeline::{Blobs, Input, Recipe, Scratch, Submission, Workshop, kinds, submit};
-use telecine_queue::{Queue, Run, RunId, Runtime, Slots, WorkerOptions};
+use libtest_mimic::Trial;
+use telecine_media::{Confinement, Ladder, PicturesSpec, Toolbox, VideoSpec};
+use telecine_pipeline::records::{FailureRecord, OutputRecord, WarningRecord, read_all};
+use telecine_pipeline::{Blobs, Does, Input, Recipe, Scratch, Step, Submission, Workshop, kinds, submit};
+use telecine_queue::{JobFilter, Page, Queue, Run, RunId, Runtime, Slots, WorkerOptions};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -21,15 +22,22 @@ pub(crate) struct Studio {
 impl Studio {
     /// On SQLite and a folder.
     pub(crate) async fn open() -> Self {
+        Self::tuned(|_| {}).await
+    }
+
+    /// With programs of the test's own.
+    pub(crate) async fn with_programs(toolbox: Toolbox) -> Self {
+        Self::tuned(|shop| shop.toolbox = toolbox).await
+    }
+
+    /// On SQLite and a folder, with what the test wants otherwise in the workshop.
+    pub(crate) async fn tuned(arrange: impl FnOnce(&mut Workshop)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = format!("sqlite:{}", folder.path().join("queue.db").display());
         let queue = telecine_queue::open(&database).await.unwrap();
-        Self::on(queue, Blobs::in_folder(&folder.path().join("store")).unwrap(), folder).await
-    }
-
-    pub(crate) async fn on(queue: Arc<dyn Queue>, blobs: Blobs, folder: tempfile::TempDir) -> Self {
+        let blobs = Blobs::in_folder(&folder.path().join("store")).unwrap();
         let scratch = folder.path().join("scratch");
-        Self::arranged(queue, blobs, folder, &scratch, |_| ()).await
+        Self::arranged(queue, blobs, folder, &scratch, arrange).await
     }
 
     /// On SQLite and some store, with what the test wants otherwise in the workshop.
@@ -90,15 +98,18 @@ impl Studio {
 
     /// Waits until the run has ended.
     pub(crate) async fn ended(&self, run: &RunId) -> Run {
-        let until = Instant::now() + PATIENCE;
+        let now = async || self.queue.get_run(run).await.unwrap().unwrap();
+        self.until(async || now().await.finished_at.is_some()).await;
+        now().await
+    }
+
+    /// Waits until something holds.
+    pub(crate) async fn until(&self, mut holds: impl AsyncFnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
         let mut wakes = self.queue.wakes();
-        loop {
-            let now = self.queue.get_run(run).await.unwrap().unwrap();
-            if now.finished_at.is_some() {
-                return now;
-            }
-            assert!(Instant::now() < until, "{now:?}");
-            // A wake-up or a moment: another process may have ended it.
+        while !holds().await {
+            assert!(Instant::now() < deadline, "it never came");
+            // A wake-up or a moment: another process may have done it.
             let _ = tokio::time::timeout(Duration::from_millis(50), wakes.changed()).await;
         }
     }
@@ -106,6 +117,25 @@ impl Studio {
     pub(crate) async fn outputs(&self, run: &RunId) -> Vec<OutputRecord> {
         let outputs = read_all(&*self.queue, run).await.unwrap();
         outputs.into_iter().map(|(_, output)| output).collect()
+    }
+
+    pub(crate) async fn kinds_of(&self, run: &RunId) -> Vec<String> {
+        let filter = JobFilter { run: Some(run.clone()), ..JobFilter::default() };
+        let listed = self.queue.list(&filter, Page::first(1000)).await.unwrap();
+        listed.data.into_iter().map(|job| job.kind).collect()
+    }
+
+    /// Where the main file of an output lies.
+    pub(crate) async fn main_file(&self, run: &RunId, name: &str) -> PathBuf {
+        let outputs = self.outputs(run).await;
+        let output = outputs.iter().find(|output| output.name == name).expect(name);
+        let main = output.files.iter().find(|file| file.path == output.main).unwrap();
+        self.shop.blobs.local_path(&main.key).unwrap()
+    }
+
+    pub(crate) async fn warnings(&self, run: &RunId) -> Vec<WarningRecord> {
+        let warnings = read_all(&*self.queue, run).await.unwrap();
+        warnings.into_iter().map(|(_, warning)| warning).collect()
     }
 
     pub(crate) async fn failures(&self, run: &RunId) -> Vec<FailureRecord> {
@@ -118,4 +148,41 @@ impl Studio {
         self.worker.finished().await;
         self.queue.close().await;
     }
+}
+
+/// A promise as a trial, on a runtime of its own.
+pub(crate) fn trial<F: Future<Output = ()>>(
+    name: String,
+    promise: impl FnOnce() -> F + Send + 'static,
+) -> Trial {
+    Trial::test(name, move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(promise());
+        Ok(())
+    })
+}
+
+/// A step with everything as usual.
+pub(crate) fn step(name: &str, does: Does) -> Step {
+    Step { required: true, ..Step::new(name, does) }
+}
+
+/// A film in two small rungs, in segments of a second.
+pub(crate) fn hls() -> Step {
+    let ladder = Ladder::Heights(vec![180, 120]);
+    step(
+        "hls",
+        Does::Hls(VideoSpec { ladder, segment_seconds: 1, allow_copy: false, ..VideoSpec::default() }),
+    )
+}
+
+/// All pictures there are; a run can do without.
+pub(crate) fn pictures() -> Step {
+    let wanted = r#"{"poster": {}, "storyboard": {}, "preview": {}, "scenes": true, "frames": {}}"#;
+    let spec: PicturesSpec = serde_json::from_str(wanted).unwrap();
+    Step { required: false, ..step("pictures", Does::Pictures(spec)) }
+}
+
+pub(crate) fn recipe(steps: Vec<Step>) -> Recipe {
+    Recipe { name: "test".into(), description: String::new(), steps }
 }

@@ -1,5 +1,6 @@
 -- beat.sql: renew a worker's lease and save what its claims have to tell; answers with the claims that are no longer
--- its own. Zero rows: the worker was declared dead, and nothing was saved.
+-- its own. Zero rows: the worker was declared dead, and nothing was saved. A new checkpoint means that the job got
+-- further: whoever dies under it from here on did not die of the same thing, and losses count anew.
 WITH input AS MATERIALIZED (
     SELECT *
     FROM UNNEST($4::BIGINT[], $5::BIGINT[], $6::INTEGER[], $7::DOUBLE PRECISION[], $8::TEXT[])
@@ -21,7 +22,11 @@ WITH input AS MATERIALIZED (
 ), saved AS (
     UPDATE telecine.job
     SET slot = COALESCE(input.slot, job.slot), progress = COALESCE(input.progress, job.progress),
-        checkpoint = COALESCE(input.checkpoint::JSON, job.checkpoint)
+        checkpoint = COALESCE(input.checkpoint::JSON, job.checkpoint),
+        lost = CASE
+            WHEN input.checkpoint IS NULL OR input.checkpoint IS NOT DISTINCT FROM job.checkpoint::TEXT THEN job.lost
+            ELSE 0
+        END
     FROM input
     WHERE job.id = input.id AND job.fence = input.fence AND job.state = 'running'
         AND job.id = ANY(ARRAY(SELECT id FROM told))

@@ -9,7 +9,8 @@ WITH back AS (
     )
     OVERRIDING SYSTEM VALUE
     SELECT
-        id, tenant, run, step, kind, lane, priority,
+        id, tenant, run, step, kind, lane,
+        COALESCE((SELECT run.priority FROM telecine.run WHERE run.id = job_done.run), priority),
         -- Behind the tenant's backlog, as in push.sql. The nameless tenant has none.
         GREATEST(
             (EXTRACT(EPOCH FROM now()) * 1000000)::BIGINT,

@@ -6,7 +6,7 @@ INSERT INTO job (
     cost_ms, required, checkpoint, payload, created_at, parked_on
 )
 SELECT
-    id, tenant, run, step, kind, lane, priority,
+    id, tenant, run, step, kind, lane, COALESCE((SELECT run.priority FROM run WHERE run.id = job_done.run), priority),
     -- Behind the tenant's backlog, as in push. The nameless tenant has none.
     MAX(?2, COALESCE((
         SELECT MAX(ahead.fair_at) + CAST(

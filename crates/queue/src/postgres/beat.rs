@@ -1,6 +1,7 @@
 //! The beat: a connection of its own, so that a busy pool cannot cost a worker its lease.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,9 +9,11 @@ use sqlx::PgConnection;
 
 use super::connect::{Database, Server, ms};
 use super::failure::{Failure, Tried};
+use super::notify::Notifier;
 use super::read::value;
 use super::session::{Session, close, statement};
 use super::{graph, sql};
+use crate::bell::Ring;
 use crate::error::{QueueError, Result};
 use crate::job::JobId;
 use crate::queue::Pulse;
@@ -20,13 +23,14 @@ pub(super) struct PostgresPulse {
     database: Database,
     /// Missing after an error: the next beat makes a new one.
     connection: Option<PgConnection>,
+    notifier: Arc<Notifier>,
 }
 
 impl PostgresPulse {
     /// On the calling thread's runtime, to which the connection then belongs.
-    pub(super) async fn open(database: &Database) -> Result<Self> {
+    pub(super) async fn open(database: &Database, notifier: Arc<Notifier>) -> Result<Self> {
         let connection = database.server().connect().await?;
-        Ok(Self { database: database.clone(), connection: Some(connection) })
+        Ok(Self { database: database.clone(), connection: Some(connection), notifier })
     }
 
     /// A network that swallows everything would let a beat wait for a quarter of an hour.
@@ -35,7 +39,7 @@ impl PostgresPulse {
         connection: &mut PgConnection,
         beat: &Beat,
         within: Duration,
-    ) -> Tried<BeatReply> {
+    ) -> Tried<(BeatReply, Ring)> {
         match tokio::time::timeout(within, send(self.database.server(), connection, beat)).await {
             Ok(answer) => answer,
             Err(_) => Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()).into()),
@@ -68,20 +72,29 @@ impl Pulse for PostgresPulse {
         if usable {
             self.connection = Some(connection);
         }
-        Ok(answer?)
+        let (reply, ring) = answer?;
+        self.notifier.ring(ring);
+        Ok(reply)
     }
 }
 
-async fn send(server: &Server, connection: &mut PgConnection, beat: &Beat) -> Tried<BeatReply> {
+/// Says whom to wake, too.
+async fn send(server: &Server, connection: &mut PgConnection, beat: &Beat) -> Tried<(BeatReply, Ring)> {
     let mut session = server.session_on(connection).await?;
     let renewed = renew(&mut session, beat).await;
-    let reply = close(session, renewed).await?;
-    for claim in beat.claims.iter().filter(|claim| !claim.records.is_empty()) {
+    let mut reply = close(session, renewed).await?;
+    let mut ring = Ring::default();
+    for claim in beat.claims.iter().filter(|claim| !claim.records.is_empty() || claim.playable) {
         let mut tx = server.begin_on(connection).await?;
         let recorded = record(&mut tx, claim).await;
-        close(tx, recorded).await?;
+        match close(tx, recorded).await? {
+            Some(rung) => ring = ring.and(rung),
+            // Taken away since the lease was renewed.
+            None if !reply.refused.contains(&claim.job) => reply.refused.push(claim.job),
+            None => {}
+        }
     }
-    Ok(reply)
+    Ok((reply, ring))
 }
 
 async fn renew(session: &mut Session<'_>, beat: &Beat) -> Tried<BeatReply> {
@@ -119,18 +132,23 @@ async fn renew(session: &mut Session<'_>, beat: &Beat) -> Tried<BeatReply> {
     Ok(BeatReply { refused: refused.into_iter().map(JobId).collect(), drain: value(&row, "drain_asked")? })
 }
 
-/// Writes a claim's records while the job is held still: nobody can take it away in between.
-async fn record(session: &mut Session<'_>, claim: &ClaimBeat) -> Tried<()> {
+/// Writes what a claim tells of its run while the job is held still: nobody can take it away in between. `None`: somebody
+/// has.
+async fn record(session: &mut Session<'_>, claim: &ClaimBeat) -> Tried<Option<Ring>> {
     let held = statement(sql!("beat_run"))
         .bind(claim.job.0)
         .bind(claim.fence.0)
         .fetch_optional(&mut *session)
         .await?;
-    if let Some(row) = held {
-        let run: String = value(&row, "run")?;
+    let Some(row) = held else { return Ok(None) };
+    let mut ring = Ring::default();
+    if let Some(run) = value::<Option<String>>(&row, "run")? {
         for record in &claim.records {
             graph::write_record(session, &run, record, None).await?;
         }
+        if claim.playable {
+            ring = graph::mark_playable(session, &run).await?;
+        }
     }
-    Ok(())
+    Ok(Some(ring))
 }

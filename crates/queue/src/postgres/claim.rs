@@ -20,7 +20,8 @@ pub(super) async fn pull(database: &Database, pull: &Pull) -> Tried<Vec<Claimed>
         pull.lanes.iter().map(|(lane, slots)| (lane.as_str(), i64::from(*slots))).unzip();
     let mut connection = database.connection().await?;
     let mut claimed = Vec::new();
-    statement(sql!("pull"))
+    let is_bounded = pull.free_scratch_bytes < u64::MAX;
+    statement(if is_bounded { sql!("pull_fitting") } else { sql!("pull") })
         .bind(pull.worker.0)
         .bind(lanes)
         .bind(jobs)

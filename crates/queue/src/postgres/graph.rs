@@ -12,7 +12,7 @@ use super::insert::{cost_us, insert_unique, rows_in_line};
 use super::limits::{limited, note};
 use super::read::{big_number, number, parsed, value};
 use super::session::{Session, statement};
-use super::sql;
+use super::{events, sql};
 use crate::bell::Ring;
 use crate::error::QueueError;
 use crate::graph::{Needed, NewRecord, Spawn, need_failed};
@@ -54,7 +54,9 @@ pub(super) async fn spawn(
         return Ok(Ring::default());
     };
     let (tenant, fair_next): (String, i64) = (value(&row, "tenant")?, value(&row, "fair_next")?);
-    let rows = rows_in_line(&spawn.jobs, &tenant, Some(run), Some(fair_next));
+    let priority = value::<Option<i32>>(&row, "priority")?.and_then(|priority| u8::try_from(priority).ok());
+    let jobs = spawn.jobs_at(priority);
+    let rows = rows_in_line(&jobs, &tenant, Some(run), Some(fair_next));
     let wanted = spawn.jobs.iter().filter_map(|job| job.limit_key.as_deref()).collect();
     let limited = limited(connection, &wanted).await?;
     let (stored, mut ring) = insert_unique(connection, &rows, &limited, bounds).await?;
@@ -177,6 +179,12 @@ pub(super) async fn hold(
 pub(super) async fn hold_runs(connection: &mut Session<'_>, runs: Vec<&str>) -> Tried<()> {
     statement(sql!("finish_runs")).bind(runs).execute(connection).await?;
     Ok(())
+}
+
+/// A job of the run says that what it makes can be played. The first one counts. Says whom to wake.
+pub(super) async fn mark_playable(connection: &mut Session<'_>, run: &str) -> Tried<Ring> {
+    let first = statement(sql!("run_playable")).bind(run).fetch_optional(connection).await?;
+    Ok(if first.is_some() { events::ring() } else { Ring::default() })
 }
 
 /// Writes a record. `None`: there is no such run, or it is not at the expected version.

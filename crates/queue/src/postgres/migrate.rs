@@ -10,11 +10,14 @@ use crate::error::Result;
 use crate::migration::{Migration, pending, refuse_pending};
 use crate::open::OpenOptions;
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "0001_queue",
-    sql: include_str!("../../migrations/postgres/0001_queue.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "0001_queue",
+        sql: include_str!("../../migrations/postgres/0001_queue.sql"),
+    },
+    Migration { version: 2, name: "0002_runs", sql: include_str!("../../migrations/postgres/0002_runs.sql") },
+];
 
 /// Applies what is missing, or refuses a database that is behind.
 pub(super) async fn bring_up(server: &Server, connection: &mut PgConnection, migrate: bool) -> Result<()> {

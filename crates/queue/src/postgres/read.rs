@@ -30,7 +30,7 @@ pub(super) async fn get(database: &Database, id: JobId) -> Tried<Option<Job>> {
 pub(super) async fn list(database: &Database, filter: &JobFilter, page: Page) -> Tried<Listed> {
     let limit = page.limit.clamp(1, Page::MAX_LIMIT);
     let mut connection = database.connection().await?;
-    let rows = statement(sql!("list"))
+    let rows = statement(if filter.run.is_some() { sql!("list_of_run") } else { sql!("list") })
         .bind(page.before.map(|id| id.0))
         .bind(states(filter))
         .bind(filter.kind.as_deref())
@@ -112,7 +112,7 @@ pub(super) async fn get_run(database: &Database, id: &RunId) -> Tried<Option<Run
     row.as_ref().map(run).transpose()
 }
 
-fn run(row: &PgRow) -> Tried<Run> {
+pub(super) fn run(row: &PgRow) -> Tried<Run> {
     Ok(Run {
         id: parsed(row, "id")?,
         tenant: value(row, "tenant")?,
@@ -120,6 +120,9 @@ fn run(row: &PgRow) -> Tried<Run> {
         external_id: value(row, "external_id")?,
         state: parsed(row, "state")?,
         generation: number(row, "generation")?,
+        priority: value::<Option<i32>>(row, "priority")?
+            .map(|priority| narrow("priority", priority))
+            .transpose()?,
         meta: json(row, "meta")?,
         jobs_total: number(row, "jobs_total")?,
         jobs_left: number(row, "jobs_left")?,
@@ -128,6 +131,7 @@ fn run(row: &PgRow) -> Tried<Run> {
         jobs_degraded: number(row, "jobs_degraded")?,
         created_at: instant(row, "created_at")?,
         started_at: optional_instant(row, "started_at")?,
+        playable_at: optional_instant(row, "playable_at")?,
         finished_at: optional_instant(row, "finished_at")?,
     })
 }

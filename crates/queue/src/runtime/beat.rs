@@ -110,26 +110,22 @@ impl Heart<'_> {
             Some(pulse) => pulse,
             none => none.insert(shared.queue.pulse().await?),
         };
+        let (claims, beating) = shared.held.take_news();
         let beat = Beat {
             worker: shared.worker(),
             lease: shared.options.lease,
             draining: !shared.is_working(),
-            claims: shared.held.take_news(),
+            claims,
         };
-        match pulse.beat(&beat).await {
-            Ok(reply) => {
-                for job in &reply.refused {
-                    if let Some(claim) = beat.claims.iter().find(|claim| claim.job == *job) {
-                        shared.held.refuse(*job, claim.fence);
-                    }
-                }
-                Ok(reply)
-            }
-            Err(error) => {
-                shared.held.keep(beat.claims);
-                Err(error)
+        let answer = pulse.beat(&beat).await;
+        for (claim, told) in beating.into_iter().zip(beat.claims) {
+            match &answer {
+                Ok(reply) if reply.refused.contains(&told.job) => claim.refused(),
+                Ok(_) => claim.committed(),
+                Err(_) => claim.unsent(told),
             }
         }
+        answer
     }
 
     /// No beat came through. Encoders run on, for their work counts if nobody takes the job; what acts outside stops

@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
-use super::held::{HeldClaim, JobContext, StopReason};
+use super::held::{HeldClaim, JobContext, StopReason, TakenAlong};
 use super::settle::Ended;
 use super::slots::Reserved;
 use super::{Failure, Kind, MAX_BATCH, Shared, is_worth_another};
@@ -79,7 +79,7 @@ async fn pull(shared: &Shared, reserved: Reserved, seen: u64) -> Pulled {
         worker: shared.worker(),
         lanes: reserved.lanes(),
         kinds: shared.kinds.names().into_iter().map(str::to_owned).collect(),
-        free_scratch_bytes: u64::MAX,
+        free_scratch_bytes: shared.options.free_scratch.as_ref().map_or(u64::MAX, |free| free()),
     };
     Pulled { claimed: shared.queue.pull(pull).await, reserved, seen }
 }
@@ -124,14 +124,19 @@ fn start(shared: &Arc<Shared>, claimed: Claimed, slot: u32) {
         let _ = shared.ended.send(ended);
         return;
     };
-    let context = shared.held.hold(job.id, claim.fence(), slot, kind.acts_outside());
+    let context = shared.held.hold(&claim, slot, kind.acts_outside());
     let claim = claim.in_slot(slot);
     let held = Arc::clone(&context.claim);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let outcome = run(&shared, kind, Arc::clone(&job), context).await;
-        let (spawn, records) = held.take_along();
-        let finish = outcome.map(|outcome| Finish::new(claim, outcome).spawning(spawn).recording(records));
+        let finish = match outcome {
+            Some(outcome) => {
+                let TakenAlong { spawn, records, playable } = held.take_along().await;
+                Some(Finish::new(claim, outcome).spawning(spawn).recording(records).playable(playable))
+            }
+            None => None,
+        };
         let _ = shared.ended.send(Ended::new(job, slot, finish));
     });
 }

@@ -1,5 +1,6 @@
 //! `pull`: from ready to running.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rusqlite::params;
@@ -12,7 +13,7 @@ use super::sql;
 use super::writer::Tx;
 use crate::claim::Claim;
 use crate::error::{QueueError, Result};
-use crate::job::{DEADLINE_GRACE, Job, JobState};
+use crate::job::{DEADLINE_GRACE, Job, JobId, JobState};
 use crate::run::RunId;
 use crate::worker::{Claimed, Pull};
 
@@ -38,19 +39,27 @@ pub(super) fn pull(tx: &Tx<'_>, pull: &Pull) -> Result<Vec<Unread>> {
     let (lanes, kinds) = without_paused(tx, pull)?;
     let kinds = serde_json::to_string(&kinds).map_err(QueueError::unexpected)?;
     let mut claimed = Vec::new();
+    let mut scratch = Scratch::of(pull);
     for (lane, slots) in &lanes {
-        claimed.extend(pull_lane(tx, pull, lane, *slots, &kinds)?);
+        claimed.extend(pull_lane(tx, pull, lane, *slots, &kinds, &mut scratch)?);
     }
     Ok(claimed)
 }
 
-fn pull_lane(tx: &Tx<'_>, pull: &Pull, lane: &str, slots: u32, kinds: &str) -> Result<Vec<Unread>> {
-    let free_bytes = i64::try_from(pull.free_scratch_bytes).unwrap_or(i64::MAX);
-    let wanted = params![pull.worker.0, tx.now.as_ms(), lane, free_bytes, kinds, slots];
-    let found = tx.all(sql!("pull"), wanted, |row| {
+fn pull_lane(
+    tx: &Tx<'_>,
+    pull: &Pull,
+    lane: &str,
+    slots: u32,
+    kinds: &str,
+    scratch: &mut Scratch,
+) -> Result<Vec<Unread>> {
+    let wanted = params![pull.worker.0, tx.now.as_ms(), lane, scratch.free_bytes, kinds, slots];
+    let mut found = tx.all(sql!("pull"), wanted, |row| {
         let (job, payload) = row::unread_job(row)?;
         Ok(Unread { job, payload })
     })?;
+    scratch.keep_what_fits(tx, &mut found)?;
     let ids = json_array(found.iter().map(|it| it.job.id));
     let claim = params![ids, pull.worker.0, tx.now.as_ms(), boottime_ms(), ms(DEADLINE_GRACE)];
     let claimed = if found.is_empty() { 0 } else { tx.run(sql!("pull_claim"), claim)? };
@@ -62,6 +71,44 @@ fn pull_lane(tx: &Tx<'_>, pull: &Pull, lane: &str, slots: u32, kinds: &str) -> R
         note_claim(tx, &claimed.job, &mut last_started)?;
     }
     Ok(found)
+}
+
+/// The scratch space that one pull may still promise to jobs.
+struct Scratch {
+    free_bytes: i64,
+    is_bounded: bool,
+}
+
+impl Scratch {
+    fn of(pull: &Pull) -> Self {
+        let free_bytes = i64::try_from(pull.free_scratch_bytes).unwrap_or(i64::MAX);
+        Self { free_bytes, is_bounded: pull.free_scratch_bytes < u64::MAX }
+    }
+
+    /// Each job fits by itself; from the first that does not fit beside those before it, only those stay that need none.
+    fn keep_what_fits(&mut self, tx: &Tx<'_>, found: &mut Vec<Unread>) -> Result<()> {
+        if !self.is_bounded || found.is_empty() {
+            return Ok(());
+        }
+        let ids = json_array(found.iter().map(|it| it.job.id));
+        let needed: HashMap<JobId, i64> = tx
+            .all(sql!("pull_scratch"), [ids], |row| Ok((JobId(row.get(0)?), row.get(1)?)))?
+            .into_iter()
+            .collect();
+        let mut is_full = false;
+        found.retain(|it| match needed.get(&it.job.id) {
+            None => true,
+            Some(bytes) if is_full || *bytes > self.free_bytes => {
+                is_full = true;
+                false
+            }
+            Some(bytes) => {
+                self.free_bytes -= bytes;
+                true
+            }
+        });
+        Ok(())
+    }
 }
 
 fn note_claim(tx: &Tx<'_>, job: &Job, last_started: &mut Option<RunId>) -> Result<()> {

@@ -14,11 +14,10 @@ use crate::migration::{Migration, pending, refuse_pending};
 use crate::open::OpenOptions;
 use crate::timestamp::Timestamp;
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "0001_queue",
-    sql: include_str!("../../migrations/sqlite/0001_queue.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "0001_queue", sql: include_str!("../../migrations/sqlite/0001_queue.sql") },
+    Migration { version: 2, name: "0002_runs", sql: include_str!("../../migrations/sqlite/0002_runs.sql") },
+];
 
 /// 3.51.3 mends a race of WAL resets that could corrupt a database shared by several processes.
 const OLDEST_SQLITE: i32 = 3_051_003;

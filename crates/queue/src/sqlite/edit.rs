@@ -23,6 +23,15 @@ use crate::settle::RunShare;
 const CLEAR_BATCH: u32 = 1_000;
 
 pub(super) fn cancel(tx: &Tx<'_>, id: JobId) -> Result<()> {
+    cancel_one(tx, id, end)
+}
+
+/// `end` says whether what waits for the job is told.
+pub(super) fn cancel_one(
+    tx: &Tx<'_>,
+    id: JobId,
+    end: fn(&Tx<'_>, JobId, &Standing, &Ending<'_>) -> Result<()>,
+) -> Result<()> {
     let Some(job) = live(tx, id)? else { return Err(ended_or_absent(tx, id, "it has already ended")?) };
     if job.standing.state == JobState::Running {
         tx.run(
@@ -152,7 +161,7 @@ fn forget_live(tx: &Tx<'_>, id: JobId, job: &Standing) -> Result<()> {
     Ok(())
 }
 
-fn forget_ended(tx: &Tx<'_>, id: JobId) -> Result<()> {
+pub(super) fn forget_ended(tx: &Tx<'_>, id: JobId) -> Result<()> {
     let Some(job) = ended(tx, id)? else { return Err(QueueError::NotFound(id)) };
     tx.run(sql!("ended_forget"), [id.0])?;
     tx.run(sql!("prune_attempts"), [id.0])?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::params;
 
 use super::events::told;
-use super::graph::{follow_end, put_records, spawn};
+use super::graph::{follow_end, mark_playable, put_records, spawn};
 use super::limits::Bounded;
 use super::row::{Columns, json_array};
 use super::sql;
@@ -36,6 +36,7 @@ pub(super) struct Settlement {
     stands_alone: bool,
     spawn: Option<Spawn>,
     records: Vec<NewRecord>,
+    playable: bool,
 }
 
 enum End {
@@ -67,6 +68,7 @@ impl Settlement {
             stands_alone: finish.claim.stands_alone(),
             spawn: finish.spawned().cloned(),
             records: finish.records.clone(),
+            playable: finish.playable,
         }
     }
 
@@ -129,6 +131,9 @@ fn settle(tx: &Tx<'_>, settlement: &Settlement) -> Result<Settled> {
     };
     if let Some(run) = &held.run {
         put_records(tx, run, &settlement.records)?;
+        if settlement.playable {
+            mark_playable(tx, run)?;
+        }
         if let Some(jobs) = &settlement.spawn {
             spawn(tx, run, jobs)?;
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use rusqlite::params;
 
+use super::events::told;
 use super::finish::{Ending, Standing, end_one, error_json};
 use super::push::{Owner, push_job};
 use super::sql;
@@ -29,11 +30,13 @@ pub(super) fn note_needs(tx: &Tx<'_>, jobs: &[NewJob], ids: &[JobId]) -> Result<
 /// run cannot end in between.
 pub(super) fn spawn(tx: &Tx<'_>, run: &str, spawn: &Spawn) -> Result<()> {
     let look = tx.first(sql!("run_look"), [run], |row| {
-        Ok((Owner { tenant: row.get(0)?, capped: row.get(2)? }, row.get::<_, i64>(1)?))
+        let owner = Owner { tenant: row.get(0)?, capped: row.get(2)? };
+        Ok((owner, row.get::<_, i64>(1)?, row.get::<_, Option<u8>>(3)?))
     })?;
-    let Some((owner, mut fair_at)) = look else { return Ok(()) };
-    let (mut ids, mut stored) = (Vec::with_capacity(spawn.jobs.len()), 0);
-    for job in &spawn.jobs {
+    let Some((owner, mut fair_at, priority)) = look else { return Ok(()) };
+    let jobs = spawn.jobs_at(priority);
+    let (mut ids, mut stored) = (Vec::with_capacity(jobs.len()), 0);
+    for job in jobs.iter() {
         let (id, is_new) = push_job(tx, &owner, Some(run), job, fair_at)?;
         ids.push(id);
         stored += u32::from(is_new);
@@ -164,6 +167,14 @@ pub(super) fn restart_dependents(
 pub(super) fn put_records(tx: &Tx<'_>, run: &str, records: &[NewRecord]) -> Result<()> {
     for record in records {
         put_record(tx, run, record)?;
+    }
+    Ok(())
+}
+
+/// A job of the run says that what it makes can be played. The first one counts.
+pub(super) fn mark_playable(tx: &Tx<'_>, run: &str) -> Result<()> {
+    if tx.run(sql!("run_playable"), params![run, tx.now.as_ms()])? == 1 {
+        told(tx);
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The beat, on a connection of its own: it waits for no one in this process.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,8 +10,9 @@ use rusqlite::{Connection, params};
 use super::clock::{LineClock, boottime_ms, ms};
 use super::connect::{open_again, wait_by_the_millisecond};
 use super::finish::requeued;
-use super::graph::put_records;
+use super::graph::{mark_playable, put_records};
 use super::limits::Bounded;
+use super::live::Live;
 use super::row::Columns;
 use super::sql;
 use super::writer::Tx;
@@ -24,13 +26,14 @@ pub(super) struct SqlitePulse {
     connection: Connection,
     line: LineClock,
     patience: Duration,
+    live: Arc<Live>,
 }
 
 impl SqlitePulse {
-    pub(super) fn open(path: &Path, line: LineClock, patience: Duration) -> Result<Self> {
+    pub(super) fn open(path: &Path, line: LineClock, patience: Duration, live: Arc<Live>) -> Result<Self> {
         let connection = open_again(path, patience)?;
         wait_by_the_millisecond(&connection)?;
-        Ok(Self { connection, line, patience })
+        Ok(Self { connection, line, patience, live })
     }
 }
 
@@ -38,7 +41,9 @@ impl SqlitePulse {
 impl Pulse for SqlitePulse {
     /// Blocks its thread, which is the beat's own.
     async fn beat(&mut self, beat: &Beat) -> Result<BeatReply> {
-        Tx::alone(&self.connection, self.line, self.patience, |tx| beat_in(tx, beat))
+        let (reply, ring) = Tx::alone(&self.connection, self.line, self.patience, |tx| beat_in(tx, beat))?;
+        self.live.ring(ring);
+        Ok(reply)
     }
 }
 
@@ -79,8 +84,8 @@ fn release_stranded(tx: &Tx<'_>, beat: &Beat) -> Result<()> {
     Ok(())
 }
 
-fn run_to_record_in(tx: &Tx<'_>, claim: &ClaimBeat) -> Result<Option<String>> {
-    if claim.records.is_empty() {
+fn run_to_tell(tx: &Tx<'_>, claim: &ClaimBeat) -> Result<Option<String>> {
+    if claim.records.is_empty() && !claim.playable {
         return Ok(None);
     }
     tx.first(sql!("job_run"), [claim.job.0, claim.fence.0], |row| row.get(0))
@@ -88,8 +93,11 @@ fn run_to_record_in(tx: &Tx<'_>, claim: &ClaimBeat) -> Result<Option<String>> {
 
 /// Saves what is new about a claim; says whether the claim still is the worker's.
 fn still_held(tx: &Tx<'_>, claim: &ClaimBeat) -> Result<bool> {
-    if let Some(run) = run_to_record_in(tx, claim)? {
+    if let Some(run) = run_to_tell(tx, claim)? {
         put_records(tx, &run, &claim.records)?;
+        if claim.playable {
+            mark_playable(tx, &run)?;
+        }
     }
     if claim.progress.is_none() && claim.checkpoint.is_none() && claim.slot.is_none() {
         return Ok(tx.first(sql!("beat_look"), [claim.job.0, claim.fence.0], |_| Ok(()))?.is_some());

@@ -159,6 +159,7 @@ pub(super) fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
         external_id: column.next()?,
         state: column.parsed()?,
         generation: column.next()?,
+        priority: column.next()?,
         meta: column.json::<Value>()?,
         jobs_total: column.next()?,
         jobs_left: column.next()?,
@@ -167,6 +168,7 @@ pub(super) fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
         jobs_degraded: column.next()?,
         created_at: column.instant()?,
         started_at: column.maybe_instant()?,
+        playable_at: column.maybe_instant()?,
         finished_at: column.maybe_instant()?,
     })
 }

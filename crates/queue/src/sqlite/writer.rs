@@ -294,18 +294,18 @@ impl<'c> Tx<'c> {
         self.batch("COMMIT")
     }
 
-    /// Runs `work` in a transaction of its own, outside the writer's thread.
+    /// Runs `work` in a transaction of its own, outside the writer's thread; says whom to wake.
     pub(super) fn alone<T>(
         connection: &Connection,
         line: LineClock,
         patience: Duration,
         work: impl FnOnce(&Tx<'_>) -> Result<T>,
-    ) -> Result<T> {
+    ) -> Result<(T, Ring)> {
         let tx = Tx::new(connection, line);
         retry_while_busy(patience, || tx.batch("BEGIN IMMEDIATE"))?;
         let outcome = work(&tx).and_then(|value| {
             tx.commit()?;
-            Ok(value)
+            Ok((value, tx.ring.get()))
         });
         if outcome.is_err() {
             let _ = connection.execute_batch("ROLLBACK");

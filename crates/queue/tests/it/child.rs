@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use telecine_queue::{
-    Backoff, Event, Failure, Job, JobContext, Kind, Kinds, NewRun, OpenOptions, Push, Queue, Relay,
-    RelayOptions, Runtime, Sink, SinkError, WorkerOptions, open_with,
+    Backoff, Event, Failure, Job, JobContext, Kind, Kinds, NewRecord, NewRun, OpenOptions, Push, Queue,
+    Relay, RelayOptions, Runtime, Sink, SinkError, WorkerOptions, open_with,
 };
 
 use crate::ground::{brisk, work};
@@ -126,6 +126,7 @@ async fn be_worker(url: &str, slots: u32, lease: Duration, log: &str) {
         .with(Note { log: log.to_owned() })
         .with(Hold)
         .with(Span)
+        .with(Segments { log: log.to_owned() })
         .with(Abort { log: log.to_owned() });
     let worker = Arc::new(
         Runtime::start(queue, kinds, WorkerOptions { lease, ..brisk(slots) })
@@ -268,6 +269,27 @@ impl Kind for Span {
         append(log, &format!("begin {} {}\n", job.id, std::process::id()));
         tokio::time::sleep(Duration::from_millis(job.payload["ms"].as_u64().unwrap_or_default())).await;
         append(log, &format!("end {} {}\n", job.id, std::process::id()));
+        Ok(Value::Null)
+    }
+}
+
+/// `segments`: records one segment after the other, and writes each down once it is told that it is there.
+struct Segments {
+    log: String,
+}
+
+#[async_trait]
+impl Kind for Segments {
+    fn name(&self) -> &'static str {
+        "segments"
+    }
+
+    async fn run(&self, job: &Job, context: &JobContext) -> Result<Value, Failure> {
+        for n in 0..job.payload["count"].as_u64().unwrap_or_default() {
+            let key = format!("{}-{n}", job.fence.0);
+            context.record_now(NewRecord::new("segment", &key, Value::from(n))).await?;
+            append(&self.log, &format!("{key}\n"));
+        }
         Ok(Value::Null)
     }
 }

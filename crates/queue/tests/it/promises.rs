@@ -1,6 +1,7 @@
 //! Every promise of the queue, listed once and kept on every database.
 
 mod claims;
+mod costs;
 mod decorators;
 mod edits;
 mod events;
@@ -12,6 +13,8 @@ mod limits;
 mod lists;
 mod processes;
 mod pushes;
+mod records;
+mod runs;
 mod schedules;
 mod settling;
 mod workers;
@@ -61,6 +64,7 @@ promises! {
         a_scheduled_job_is_not_early
         a_claim_is_bounded_by_slots_lanes_and_kinds
         a_job_that_needs_more_scratch_is_left_for_others
+        what_one_pull_claims_fits_into_the_scratch_together
         a_dead_worker_cannot_claim
         the_claim_uses_its_index_behind_a_deep_backlog
     ;
@@ -82,6 +86,7 @@ promises! {
         a_late_completion_that_nobody_reclaimed_is_accepted
         completions_of_one_batch_are_judged_one_by_one
         a_late_failure_that_nobody_reclaimed_counts_as_a_failure
+        a_job_that_gets_further_each_time_is_no_poison
         losses_count_apart_and_end_in_poison
         a_beat_keeps_a_worker_alive_and_refuses_what_it_lost
         progress_and_checkpoint_reach_the_next_claim
@@ -159,6 +164,7 @@ promises! {
         a_busy_lane_does_not_starve_another
         a_second_claim_of_a_job_stops_the_first
         an_idle_worker_leaves_the_database_alone
+        a_worker_claims_what_its_scratch_space_can_hold
     ;
     processes:
         eight_processes_run_twenty_thousand_jobs_exactly_once
@@ -186,6 +192,30 @@ promises! {
         records_are_written_under_the_fence
         an_edit_of_a_record_names_the_version_it_saw
         a_worker_runs_a_graph_to_its_end
+    ;
+    records:
+        a_record_that_was_told_to_be_there_is_there
+        a_record_of_a_claim_that_was_taken_away_is_refused
+        a_record_that_no_database_takes_is_refused_at_once
+        records_survive_beats_that_fail
+        a_killed_worker_leaves_every_record_it_was_told_of
+    ;
+    runs:
+        a_run_is_playable_once_and_stays_so
+        only_a_claim_that_holds_makes_a_run_playable
+        a_kind_makes_its_run_playable_at_once
+        runs_are_listed_newest_first
+        filters_narrow_a_list_of_runs
+        the_steps_of_a_run_are_counted
+        a_cancelled_run_ends_at_once
+        no_finish_adds_to_a_run_that_is_cancelled
+        a_priority_counts_for_all_jobs_of_a_run
+        a_deleted_run_leaves_nothing
+        a_run_is_not_deleted_before_its_end_is_told
+        a_run_that_is_retried_as_it_is_deleted_is_whole_or_gone
+    ;
+    costs:
+        looking_at_runs_costs_the_same_behind_a_long_history
     ;
     faults:
         a_database_that_dies_loses_nothing

@@ -2,6 +2,7 @@
 
 mod machine;
 mod media;
+mod space;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -46,6 +47,8 @@ pub(super) async fn run(config: Result<Config>, output: &Output) -> Result<Answe
     checks.extend(media::checks(sandbox).await);
     checks.extend(machine::checks());
     if let Some(config) = &config {
+        checks.push(space::scratch(config));
+        checks.push(space::store(config));
         checks.push(database(config).await);
     }
     let findings = Findings { ok: checks.iter().all(|check| check.state != State::Fail), checks };

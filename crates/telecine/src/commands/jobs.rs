@@ -124,7 +124,7 @@ async fn push(flags: JobsPush, config: &Config, output: &Output) -> Result<Answe
 fn lane_of(kind: &str, any_kind: bool) -> Result<Option<&'static str>> {
     let lane = kinds::lane_of(kind);
     if lane.is_none() && !any_kind {
-        let known = kinds::all().names();
+        let known = kinds::names();
         bail!(
             "no kind `{kind}` is known{}\nnext: correct the name, or add --any-kind if another program runs it",
             did_you_mean(kind, &known)

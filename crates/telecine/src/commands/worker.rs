@@ -1,17 +1,19 @@
 //! `telecine worker`: runs jobs until asked to stop.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use telecine_pipeline::Workshop;
 use telecine_queue::{Runtime, Slots, WorkerOptions};
-use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::time::Instant;
 
 use super::{Schema, open};
 use crate::cli::WorkerFlags;
 use crate::config::Config;
 use crate::output::{Answer, say};
-use crate::{human, kinds};
+use crate::signals::Signals;
+use crate::{human, kinds, workshop};
 
 const SAY_EVERY: Duration = Duration::from_secs(5);
 
@@ -21,14 +23,15 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> 
     if flags.leave_with_parent {
         leave_with_parent()?;
     }
+    let queue = open(config, Schema::Migrate).await?;
+    let shop = Arc::new(workshop::open(config, &queue)?);
     let kinds = match &config.kinds {
-        Some(names) => kinds::all().only(names)?,
-        None => kinds::all(),
+        Some(names) => kinds::all(&shop).only(names)?,
+        None => kinds::all(&shop),
     };
     warn_of_idle_kinds(&kinds.names(), &config.slots);
     let names = kinds.names().join(", ");
-    let queue = open(config, Schema::Migrate).await?;
-    let runtime = Runtime::start(queue, kinds, options(config)).await?;
+    let runtime = Runtime::start(queue, kinds, options(config, &shop)).await?;
     say(format_args!(
         "worker {} runs {names} on {}; Ctrl-C drains it",
         runtime.worker_id(),
@@ -63,8 +66,9 @@ fn leave_with_parent() -> Result<()> {
     Ok(())
 }
 
-fn options(config: &Config) -> WorkerOptions {
+pub(crate) fn options(config: &Config, shop: &Arc<Workshop>) -> WorkerOptions {
     let defaults = WorkerOptions::default();
+    let shop = Arc::clone(shop);
     WorkerOptions {
         name: config.name.clone().unwrap_or_else(|| defaults.name.clone()),
         slots: config.slots.clone(),
@@ -74,6 +78,7 @@ fn options(config: &Config) -> WorkerOptions {
         poll_every: config.poll_every,
         drain_within: config.drain_within,
         keep_history: config.keep_history,
+        free_scratch: Some(Arc::new(move || shop.scratch.free_bytes())),
         ..defaults
     }
 }
@@ -124,23 +129,5 @@ async fn say_what_is_left(runtime: &Runtime, drain_within: Duration) {
             ));
         }
         tokio::time::sleep(SAY_EVERY).await;
-    }
-}
-
-struct Signals {
-    interrupt: unix::Signal,
-    terminate: unix::Signal,
-}
-
-impl Signals {
-    fn listen() -> Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
     }
 }

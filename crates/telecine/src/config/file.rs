@@ -45,9 +45,22 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Layer> {
 fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
     match (key, value) {
         (
-            Key::Database | Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox,
+            Key::Database
+            | Key::Store
+            | Key::Scratch
+            | Key::InputFolders
+            | Key::Name
+            | Key::Log
+            | Key::Kinds
+            | Key::Slots
+            | Key::Sandbox,
             DeValue::String(text),
         ) => Some(text.to_string()),
+        (Key::InputFolders, DeValue::Array(folders)) => {
+            let folders: Option<Vec<&str>> = folders.iter().map(|folder| folder.get_ref().as_str()).collect();
+            let folders = folders.filter(|folders| folders.iter().all(|folder| !folder.contains(':')))?;
+            Some(folders.join(":"))
+        }
         (Key::Sandbox, DeValue::Boolean(on)) => Some(if *on { "on" } else { "off" }.into()),
         (Key::Kinds, DeValue::Array(kinds)) => {
             let kinds: Option<Vec<&str>> = kinds.iter().map(|kind| kind.get_ref().as_str()).collect();
@@ -67,10 +80,12 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::SweepMs
             | Key::PollMs
             | Key::DrainMs
-            | Key::KeepHistoryDays,
+            | Key::KeepHistoryDays
+            | Key::ToolMemoryMb,
             value,
         ) => integer(value),
-        (Key::Database | Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox, _) => None,
+        (Key::Database | Key::Store | Key::Scratch | Key::InputFolders, _) => None,
+        (Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox, _) => None,
     }
 }
 
@@ -84,6 +99,9 @@ fn integer(value: &DeValue<'_>) -> Option<String> {
 fn expected(key: Key) -> &'static str {
     match key {
         Key::Database => "a text such as \"sqlite:telecine.db\"",
+        Key::Store => "a text such as \"/var/lib/telecine/store\" or \"s3://bucket/prefix\"",
+        Key::Scratch => "a text such as \"/var/tmp/telecine\"",
+        Key::InputFolders => "a list of texts such as [\"/srv/uploads\"], none of which has a colon in it",
         Key::Name | Key::Log => "a text",
         Key::Sandbox => "true or false",
         Key::Kinds => "a list of texts such as [\"pause\"]",
@@ -94,7 +112,8 @@ fn expected(key: Key) -> &'static str {
         | Key::SweepMs
         | Key::PollMs
         | Key::DrainMs
-        | Key::KeepHistoryDays => "a whole number",
+        | Key::KeepHistoryDays
+        | Key::ToolMemoryMb => "a whole number",
     }
 }
 

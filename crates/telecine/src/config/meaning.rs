@@ -1,24 +1,39 @@
 //! From what was typed to what is meant.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use telecine_queue::Slots;
 use tracing_subscriber::EnvFilter;
 
-use super::{Config, Key, Layer, Log, Typed};
+use super::{Config, Key, Layer, Log, Origin, Typed};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_SLOTS: u32 = 1_000;
 /// A year: nobody means more, and it keeps every sum of instants in range.
 const MAX_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
 const MAX_DAYS: u32 = 36_500;
+/// Enough to probe a film; less is a slip.
+const MIN_TOOL_MB: u64 = 128;
+const MAX_TOOL_MB: u64 = 1 << 20;
 
-pub(super) fn of(typed: Layer) -> Result<Config> {
+/// The name of a store that nobody chose, and of scratch space in the system's temporary folder.
+const STORE: &str = "telecine-store";
+const SCRATCH: &str = "telecine";
+/// What waits for a disk or for others may be more than there are cores.
+const IO_SLOTS: usize = 4;
+const NET_SLOTS: usize = 8;
+
+pub(super) fn of(mut typed: Layer) -> Result<Config> {
+    add_derived_defaults(&mut typed);
     let reader = Reader(&typed);
     let config = Config {
         database: reader.required(Key::Database, database)?,
+        store: reader.required(Key::Store, store)?,
+        scratch: reader.required(Key::Scratch, folder)?,
+        input_folders: reader.optional(Key::InputFolders, folders)?.unwrap_or_default(),
         slots: reader.slots()?,
         kinds: reader.optional(Key::Kinds, names)?,
         name: reader.optional(Key::Name, name)?,
@@ -29,6 +44,7 @@ pub(super) fn of(typed: Layer) -> Result<Config> {
         drain_within: reader.required(Key::DrainMs, milliseconds)?,
         keep_history: reader.required(Key::KeepHistoryDays, days)?,
         sandbox: reader.required(Key::Sandbox, on_or_off)?,
+        tool_memory_bytes: reader.required(Key::ToolMemoryMb, mebibytes)?,
         log: reader.required(Key::Log, log)?,
         typed: typed.clone(),
     };
@@ -44,6 +60,24 @@ pub(super) fn of(typed: Layer) -> Result<Config> {
         );
     }
     Ok(config)
+}
+
+/// Defaults that depend on the machine or on other keys.
+fn add_derived_defaults(typed: &mut Layer) {
+    let database = typed.0.get(&Key::Database).map_or("", |typed| &typed.text);
+    let file = database.strip_prefix("sqlite:").map(|file| file.strip_prefix("//").unwrap_or(file));
+    let store = file.and_then(|file| Path::new(file).parent()).unwrap_or(Path::new("")).join(STORE);
+    let mut derived = vec![
+        (Key::Store, store.display().to_string()),
+        (Key::Scratch, std::env::temp_dir().join(SCRATCH).display().to_string()),
+    ];
+    if !typed.0.contains_key(&Key::Concurrency) {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        derived.push((Key::Slots, format!("cpu={cores},io={IO_SLOTS},net={NET_SLOTS}")));
+    }
+    for (key, text) in derived {
+        typed.0.entry(key).or_insert(Typed { text, origin: Origin::Default });
+    }
 }
 
 struct Reader<'a>(&'a Layer);
@@ -76,6 +110,34 @@ fn database(text: &str) -> Result<String> {
     // The rest may be a password: only the scheme is repeated.
     ensure!(fits, "must be sqlite:FILE or postgres://USER@HOST/DATABASE; this one starts with `{scheme}`");
     Ok(text.into())
+}
+
+fn store(text: &str) -> Result<String> {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return folder(text).map(|_| text.into());
+    };
+    let bucket = rest.split('/').next().unwrap_or_default();
+    // The rest may be a secret: only the scheme is repeated.
+    ensure!(
+        !rest.contains('@'),
+        "has credentials in it; put them into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    );
+    ensure!(
+        scheme == "s3" && !bucket.is_empty(),
+        "must be a folder or s3://BUCKET/PREFIX; this one starts with `{scheme}://`"
+    );
+    Ok(text.into())
+}
+
+fn folder(text: &str) -> Result<PathBuf> {
+    ensure!(!text.trim().is_empty(), "must name a folder");
+    Ok(text.into())
+}
+
+/// `/srv/uploads:/srv/more`, as in PATH.
+fn folders(text: &str) -> Result<Vec<PathBuf>> {
+    ensure!(text.split(':').all(|part| !part.is_empty()), "has an empty folder in `{text}`; write /a:/b");
+    text.split(':').map(folder).collect()
 }
 
 /// `cpu=2,net=8`
@@ -130,6 +192,14 @@ fn days(text: &str) -> Result<Duration> {
     let days = text.parse().ok().filter(|days| *days <= MAX_DAYS);
     days.map(|days| DAY * days)
         .ok_or_else(|| anyhow!("must be a number of days from 0 to {MAX_DAYS}, not `{text}`"))
+}
+
+fn mebibytes(text: &str) -> Result<u64> {
+    let range = MIN_TOOL_MB..=MAX_TOOL_MB;
+    let mebibytes = text.parse().ok().filter(|mebibytes| range.contains(mebibytes));
+    mebibytes.map(|mebibytes: u64| mebibytes << 20).ok_or_else(|| {
+        anyhow!("must be a number of mebibytes from {MIN_TOOL_MB} to {MAX_TOOL_MB}, not `{text}`")
+    })
 }
 
 fn on_or_off(text: &str) -> Result<bool> {

@@ -1,9 +1,12 @@
 //! The binary as an operator meets it: arguments in, text and exit codes out.
 
+mod clips;
 mod commands;
 mod demo;
 mod media;
 mod plan;
+mod run;
 mod steering;
 mod telecine;
+mod watch;
 mod worker;

@@ -66,6 +66,23 @@ fn the_doctor_says_that_a_database_cannot_be_reached() {
 }
 
 #[test]
+fn the_doctor_looks_at_the_configured_scratch_and_store_and_makes_neither() {
+    let place = Place::new();
+    place.write("telecine.toml", "scratch = \"work\"\nstore = \"results\"");
+    place.write("file", "");
+
+    let found = place.run(&["doctor", "--json"]);
+    let refused = place.run(&["doctor", "--store", "file/store"]);
+
+    for expected in ["in work (telecine.toml:1:1)", "in results (telecine.toml:2:1)"] {
+        assert!(found.stdout.contains(expected), "{expected}: {found:?}");
+    }
+    assert!(!place.holds("work") && !place.holds("results"), "looking must not make them");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("fail store: set `store` (TELECINE_STORE)"), "{refused:?}");
+}
+
+#[test]
 fn a_probe_is_confined_and_says_nothing_about_it() {
     let place = with_clip();
 
@@ -73,6 +90,19 @@ fn a_probe_is_confined_and_says_nothing_about_it() {
 
     assert_eq!((probed.code, probed.stderr.as_str()), (Some(0), ""), "{probed:?}");
     assert!(probed.stdout.contains("320x180"), "{probed:?}");
+}
+
+#[test]
+fn the_memory_of_a_program_is_what_was_configured() {
+    let place = with_clip();
+
+    place.write("telecine.toml", "tool_memory_mb = 128");
+    assert_eq!(place.run(&["probe", "clip.mp4"]).code, Some(0));
+
+    place.write("telecine.toml", "tool_memory_mb = 1");
+    let refused = place.run(&["probe", "clip.mp4"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("must be a number of mebibytes from 128"), "{refused:?}");
 }
 
 #[test]

@@ -25,7 +25,7 @@ impl Worker {
             .expect("the binary can be started");
         let talk = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
         let mut worker = Self { child, talk };
-        worker.hears("runs pause");
+        worker.hears("Ctrl-C drains it");
         worker
     }
 

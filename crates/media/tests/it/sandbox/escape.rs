@@ -50,7 +50,7 @@ async fn met(tool: Tool) -> String {
 }
 
 /// Tries each in a process of its own, and tells of all that met something else than expected.
-async fn all_meet(scratch: &Path, attempts: &[(&str, &str, &str)]) {
+pub(super) async fn all_meet(scratch: &Path, attempts: &[(&str, &str, &str)]) {
     let mut wrong = Vec::new();
     for (attempt, argument, expected) in attempts {
         let seen = met(hostile(attempt, argument, scratch)).await;
@@ -285,7 +285,7 @@ async fn only_named_variables_are_seen() {
 fn the_launcher_drops_variables_that_the_rules_do_not_name() {
     let rules = format!(
         r#"{{"parent_pid": {}, "program": "{TESTBED}", "scratch": null, "readable": [], "variables": ["LC_ALL"],
-            "cpu_seconds": null, "file_size_bytes": null, "address_space_bytes": null}}"#,
+            "cpu_seconds": null, "file_size_bytes": null, "memory_bytes": 1073741824}}"#,
         std::process::id()
     );
     let mut command = Command::new(TESTBED);

@@ -8,7 +8,10 @@ use super::{RECIPE, capabilities, encode_whole, numbered, numbered_clip, vfr};
 use crate::clips::{self, probed};
 
 async fn measured(path: &Path) -> Result<Probe, MediaError> {
-    let probe = probed(path).await.unwrap();
+    measured_as(probed(path).await.unwrap(), path).await
+}
+
+async fn measured_as(probe: Probe, path: &Path) -> Result<Probe, MediaError> {
     with_measured_length(&clips::toolbox(), path, probe, &Limits::default(), &CancellationToken::new()).await
 }
 
@@ -54,6 +57,78 @@ async fn a_recording_that_does_not_tell_its_length_is_measured() {
     assert!((174..=179).contains(&frames_made(&uneven, &uneven_probe).await));
 }
 
+/// Of a recording of 30 frames a second, those that `keep` names, as H.264 with B-frames, whose last ones come slowly.
+fn sparse(name: &str, keep: &str) -> PathBuf {
+    let select = format!("select='{keep}'");
+    numbered_clip(name, "30", 8.0, &["-vf", &select, "-fps_mode", "vfr", "-c:v", "libx264", "-crf", "12"])
+}
+
+fn copied(source: &Path, name: &str, args: &[&str]) -> PathBuf {
+    clips::made(name, |path| {
+        clips::ffmpeg(&[&["-i", source.to_str().unwrap(), "-c", "copy"], args].concat(), path);
+    })
+}
+
+#[tokio::test]
+async fn an_uneven_recording_with_b_frames_is_as_long_as_its_last_picture() {
+    for (name, keep, frames) in [
+        ("pauses-3", "not(mod(n,3))+lt(n,40)", 240),
+        ("pauses-7", "not(mod(n,7))+lt(n,40)", 239),
+        ("pauses-30", "not(mod(n,30))+lt(n,40)", 211),
+        ("still-end", "lt(n,60)+eq(n,200)", 201),
+    ] {
+        let source = sparse(&format!("{name}.mp4"), keep);
+        let probe = measured(&source).await.unwrap();
+
+        let made = frames_made(&source, &probe).await;
+
+        assert!(made.abs_diff(frames) <= 2, "{name}: {made} frames of {frames}");
+    }
+}
+
+#[tokio::test]
+async fn an_uneven_recording_in_matroska_keeps_the_pace_of_its_bursts() {
+    for (name, keep) in [("mkv-7", "not(mod(n,7))+lt(n,60)"), ("mkv-30", "not(mod(n,30))+lt(n,90)")] {
+        let source = copied(&sparse(&format!("{name}.mp4"), keep), &format!("{name}.mkv"), &[]);
+
+        let probe = measured(&source).await.unwrap();
+
+        assert!(probe.video().unwrap().is_vfr, "{name}");
+        let recipe = serde_json::from_str(RECIPE).unwrap();
+        let plan = plan(&recipe, &probe, capabilities().await).unwrap().video.unwrap();
+        assert_eq!(plan.timeline.fps.to_string(), "30/1", "{name}");
+        let film = encode_whole(&source, &plan).await;
+        for (n, seen) in super::shown(&film.joined("180p")).into_iter().take(60).enumerate() {
+            // The filter's grey is full range.
+            let seen = f64::from(seen) * 219.0 / 255.0 + 16.0;
+            let wanted = f64::from(super::brightness(u32::try_from(n).unwrap()));
+            assert!((seen - wanted).abs() < 6.0, "{name}: frame {n} shows {seen}, not {wanted}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fragmented_file_has_as_many_frames_as_it_holds() {
+    let whole = numbered_clip("numbered-6s.mp4", "30", 6.0, &["-c:v", "libx264", "-g", "60"]);
+    let source = copied(&whole, "fragmented.mp4", &["-movflags", "frag_keyframe+empty_moov"]);
+
+    let probe = measured(&source).await.unwrap();
+
+    assert_eq!(frames_made(&source, &probe).await, 180);
+}
+
+#[tokio::test]
+async fn what_a_container_tells_exactly_is_not_read_again() {
+    let source = numbered_clip("told-exactly.mp4", "30000/1001", 2.0, &["-c:v", "libx264"]);
+    let probe = probed(&source).await.unwrap();
+    let without_ffprobe = clips::toolbox().without(telecine_media::Program::Ffprobe);
+
+    let (limits, cancel) = (Limits::default(), CancellationToken::new());
+    let measured = with_measured_length(&without_ffprobe, &source, probe.clone(), &limits, &cancel).await;
+
+    assert_eq!(measured.unwrap(), probe);
+}
+
 #[tokio::test]
 async fn pictures_that_end_long_before_the_sound_are_not_truncated() {
     let args = ["-f", "lavfi", "-i", "sine=duration=5", "-c:v", "libx264", "-c:a", "aac"];
@@ -74,5 +149,6 @@ async fn a_recording_that_ends_before_its_length_is_truncated() {
     });
 
     assert_eq!(measured(&whole).await.unwrap().video().unwrap().frame_count, Some(100));
-    assert_eq!(measured(&half).await.unwrap_err().code(), "input_truncated");
+    let whole_probe = probed(&whole).await.unwrap();
+    assert_eq!(measured_as(whole_probe, &half).await.unwrap_err().code(), "input_truncated");
 }

@@ -22,12 +22,13 @@ fn matroska() -> PathBuf {
     clips::made("busy.mkv", |path| clips::ffmpeg(&["-i", faststart().to_str().unwrap(), "-c", "copy"], path))
 }
 
+/// A probe refuses such files. Here they became what they are after it, so that the encoders have to notice.
 #[tokio::test]
 async fn half_a_file_is_truncated_in_whatever_range_one_looks() {
     for (source, name) in [(faststart(), "busy-half.mp4"), (matroska(), "busy-half.mkv")] {
         let half = cut(&source, name, 50);
-        let plan = planned_video(&half, RECIPE).await;
-        assert_eq!(plan.timeline.frames, 156, "its header still tells the whole length");
+        let plan = planned_video(&source, RECIPE).await;
+        assert_eq!(plan.timeline.frames, 156);
 
         encode(&half, &plan, range(0, 1), &[]).await.unwrap();
         for (start, end) in [(0, plan.grid.segments), (plan.grid.segments - 1, plan.grid.segments), (3, 4)] {
@@ -46,7 +47,7 @@ async fn half_a_file_is_truncated_in_whatever_range_one_looks() {
 async fn a_few_missing_frames_at_the_end_are_truncated_too() {
     let source = faststart();
     let cut = cut(&source, "busy-most.mp4", 96);
-    let plan = planned_video(&cut, RECIPE).await;
+    let plan = planned_video(&source, RECIPE).await;
 
     let error = encode(&cut, &plan, range(5, 6), &[]).await.map(|it| it.segments).unwrap_err();
 

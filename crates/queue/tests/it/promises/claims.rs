@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use telecine_queue::{
-    AttemptOutcome, Finish, JobState, NewJob, Pull, QueueError, Settled, Timestamp, WorkerId,
+    AttemptOutcome, Finish, JobId, JobState, NewJob, Pull, QueueError, Settled, Timestamp, WorkerId,
 };
 
 use crate::ground::{
@@ -151,6 +151,31 @@ pub(super) async fn a_job_that_needs_more_scratch_is_left_for_others(ground: Arc
 
     assert_eq!(here.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [small]);
     assert_eq!(there.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [big]);
+}
+
+pub(super) async fn what_one_pull_claims_fits_into_the_scratch_together(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let needing = |n, scratch_bytes| NewJob { scratch_bytes, ..work(n) };
+    let jobs = [needing(0, 60), needing(1, 50), needing(2, 30), work(3), needing(4, 10).lane("net")];
+    let ids = push_all(&queue, jobs).await;
+    let claims = async |free_scratch_bytes| -> Vec<JobId> {
+        let request = pull_request(worker, 9);
+        let lanes = BTreeMap::from([("cpu".into(), 9), ("net".into(), 9)]);
+        let claimed = queue.pull(Pull { free_scratch_bytes, lanes, ..request }).await.expect("pull");
+        claimed.into_iter().map(|claimed| claimed.job.id).collect()
+    };
+
+    let first = claims(100).await;
+    let second = claims(40).await;
+
+    assert!(first.contains(&ids[0]) && first.contains(&ids[3]), "{first:?}");
+    assert!(!first.contains(&ids[1]), "110 bytes do not fit into 100");
+    assert!(!first.contains(&ids[2]) || !first.contains(&ids[4]), "{first:?}");
+    assert!(second.contains(&ids[2]) && !second.contains(&ids[1]), "{second:?}");
+    assert_eq!(claims(0).await, [], "nothing fits into nothing");
+    assert_eq!(claims(u64::MAX).await, [ids[1]]);
+    check_invariants(&queue).await;
 }
 
 pub(super) async fn a_dead_worker_cannot_claim(ground: Arc<Ground>) {

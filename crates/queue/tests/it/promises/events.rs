@@ -10,6 +10,7 @@ use telecine_queue::{
     Relay, RunId, RunState, Sink, SinkError, Wakes,
 };
 
+use super::runs::playable;
 use crate::child::{Process, Role, brisk_relay};
 use crate::ground::{
     Database, Ground, LEASE, brisk, check_invariants, done, eventually, failed, list_all, pull_one, register,
@@ -394,10 +395,20 @@ pub(super) async fn a_relay_is_woken_by_another_process(ground: Arc<Ground>) {
         push_run(&other, 1).await;
         eventually("it is sent", || async { (up.taken.load(Ordering::SeqCst) > before).then_some(()) }).await;
     }
+    let worker = register(&other).await;
+    let claimed = pull_one(&other, worker).await;
+    eventually("it has caught up", || async { (ground.rows("outbox") == 0).then_some(()) }).await;
+    let before = up.taken.load(Ordering::SeqCst);
+    let mut pulse = other.pulse().await.expect("pulse");
+    pulse.beat(&playable(worker, &claimed)).await.expect("beat");
+    eventually("what a beat tells is sent", || async {
+        (up.taken.load(Ordering::SeqCst) > before).then_some(())
+    })
+    .await;
 
     relay.stop().await;
     let counts = queue.counts().await.expect("counts");
-    assert_eq!(telecine_queue::total(&counts, JobState::Pending), 11);
+    assert_eq!(telecine_queue::total(&counts, JobState::Pending), 10);
 }
 
 /// A run may end without anybody finishing a job of it; who waits for its events hears of it all the same.

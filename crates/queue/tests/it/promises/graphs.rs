@@ -336,6 +336,7 @@ pub(super) async fn records_are_written_under_the_fence(ground: Arc<Ground>) {
             progress: None,
             checkpoint: None,
             records,
+            playable: false,
         }],
     };
 

@@ -40,6 +40,7 @@ fn claim_beat(claimed: &Claimed) -> ClaimBeat {
         progress: None,
         checkpoint: None,
         records: vec![],
+        playable: false,
     }
 }
 
@@ -160,6 +161,31 @@ pub(super) async fn losses_count_apart_and_end_in_poison(ground: Arc<Ground>) {
     assert_eq!(attempts.iter().filter(|attempt| attempt.outcome == AttemptOutcome::Lost).count(), 3);
     assert_eq!(attempts.len(), 3);
     check_invariants(&queue).await;
+}
+
+pub(super) async fn a_job_that_gets_further_each_time_is_no_poison(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let mut pulse = queue.pulse().await.expect("pulse");
+    let id = push_one(&queue, NewJob { max_lost: 3, ..work(1) }).await;
+    let lost = async || queue.get(id).await.expect("get").expect("the job").lost;
+
+    for segment in 1..=5 {
+        lose_one(&queue).await;
+        assert_eq!(lost().await, 1, "what was saved before is behind it");
+        let worker = register(&queue).await;
+        let claimed = pull_one(&queue, worker).await;
+        let news = ClaimBeat { checkpoint: Some(json!({ "segment": segment })), ..claim_beat(&claimed) };
+        pulse.beat(&beat_of(worker, vec![news])).await.expect("beat");
+        assert_eq!(lost().await, 0);
+        settle(&queue, claimed, telecine_queue::Outcome::Release).await;
+    }
+    lose_one(&queue).await;
+    let worker = register(&queue).await;
+    let claimed = pull_one(&queue, worker).await;
+    let same = ClaimBeat { checkpoint: Some(json!({ "segment": 5 })), ..claim_beat(&claimed) };
+    pulse.beat(&beat_of(worker, vec![same])).await.expect("beat");
+
+    assert_eq!(lost().await, 1, "the same checkpoint again is no progress");
 }
 
 pub(super) async fn a_beat_keeps_a_worker_alive_and_refuses_what_it_lost(ground: Arc<Ground>) {

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -450,4 +450,39 @@ pub(super) async fn an_idle_worker_leaves_the_database_alone(ground: Arc<Ground>
     second.stop_now();
     first.finished().await;
     second.finished().await;
+}
+
+/// The kind reserves what it needs, and what is reserved is not free: two jobs of 60 bytes never share 100.
+pub(super) async fn a_worker_claims_what_its_scratch_space_can_hold(ground: Arc<Ground>) {
+    const NEEDED: u64 = 60;
+    let queue = ground.open().await;
+    let free = Arc::new(AtomicU64::new(100));
+    let (asked, held) = (Arc::clone(&free), Arc::clone(&free));
+    let reserving = kinds(move |_, _| {
+        let held = Arc::clone(&held);
+        async move {
+            let reserve = |bytes: u64| bytes.checked_sub(NEEDED);
+            if held.fetch_update(Ordering::SeqCst, Ordering::SeqCst, reserve).is_err() {
+                return Err(Failure::Snooze(Duration::from_millis(5)));
+            }
+            tokio::task::yield_now().await;
+            held.fetch_add(NEEDED, Ordering::SeqCst);
+            Ok(Value::Null)
+        }
+    });
+    let options =
+        WorkerOptions { free_scratch: Some(Arc::new(move || asked.load(Ordering::SeqCst))), ..brisk(3) };
+    let needing = |n, scratch_bytes| NewJob { scratch_bytes, ..work(n) };
+    let large = push_one(&queue, needing(99, 500).priority(90)).await;
+    let ids = push_all(&queue, (0..20).map(|n| needing(n, NEEDED))).await;
+
+    let worker = start(&queue, reserving, options).await;
+    for id in ids {
+        wait_for_state(&queue, id, JobState::Completed).await;
+    }
+
+    let untouched = queue.get(large).await.expect("get").expect("the job");
+    assert_eq!((untouched.state, untouched.fence.0), (JobState::Pending, 0), "it never fits");
+    leave(worker).await;
+    check_invariants(&queue).await;
 }

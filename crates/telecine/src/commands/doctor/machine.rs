@@ -1,18 +1,13 @@
-//! Cores, memory, space.
-
-use std::path::Path;
-
-use rustix::fs::statvfs;
+//! Cores and memory.
 
 use super::Check;
 
-const GIB: u64 = 1 << 30;
+pub(super) const GIB: u64 = 1 << 30;
 /// Of memory that is free to use: one 1080p ladder takes about half of it.
 const MEMORY_WANTED: u64 = GIB;
-const SCRATCH_WANTED: u64 = 10 * GIB;
 
 pub(super) fn checks() -> Vec<Check> {
-    vec![cores(), memory(), scratch(&std::env::temp_dir())]
+    vec![cores(), memory()]
 }
 
 fn cores() -> Check {
@@ -44,26 +39,6 @@ fn memory_bytes() -> Option<(u64, u64)> {
     Some((of("MemAvailable:")?, of("MemTotal:")?))
 }
 
-fn scratch(folder: &Path) -> Check {
-    let stat = match statvfs(folder) {
-        Ok(stat) => stat,
-        Err(error) => {
-            return Check::fail(
-                "scratch",
-                format!("{}: {error}", folder.display()),
-                "set TMPDIR to a folder that exists",
-            );
-        }
-    };
-    let (free, total) = (stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize);
-    let detail = format!("{} free of {} in {}", gib(free), gib(total), folder.display());
-    // A tenth is kept free: file systems that are full to the brim are slow, and others write there too.
-    if free < SCRATCH_WANTED || free < total / 10 {
-        return Check::warn("scratch", detail, "free some space, or set TMPDIR to a larger disk");
-    }
-    Check::ok("scratch", detail)
-}
-
-fn gib(bytes: u64) -> String {
+pub(super) fn gib(bytes: u64) -> String {
     format!("{:.1} GiB", bytes as f64 / GIB as f64)
 }

@@ -1,0 +1,118 @@
+//! The times of a file's packets.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio_util::sync::CancellationToken;
+
+use super::STEP;
+use crate::error::Result;
+use crate::limits::Limits;
+use crate::probe::{Probe, input_args};
+use crate::tool::{Output, Program, ToolLimits, Toolbox};
+
+/// What the packets of one stream say.
+#[derive(Debug)]
+pub(super) struct Span {
+    pub(super) packets: u64,
+    pub(super) first_us: i64,
+    /// Of the packet that is shown last, which is not the one that is decoded last.
+    last_us: i64,
+    /// How long that packet lasts; zero where nobody says.
+    last_lasts_us: i64,
+    /// When each packet is shown; of pictures only.
+    pub(super) times_us: Vec<i64>,
+}
+
+pub(super) type Spans = BTreeMap<u32, Span>;
+
+/// When a packet is shown, and for how long.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    stream: u32,
+    pts_us: i64,
+    lasts_us: i64,
+}
+
+impl Span {
+    fn at(shown: Shown) -> Self {
+        let Shown { pts_us, lasts_us, .. } = shown;
+        Self { packets: 0, first_us: pts_us, last_us: pts_us, last_lasts_us: lasts_us, times_us: Vec::new() }
+    }
+
+    fn take(&mut self, shown: Shown) {
+        self.packets += 1;
+        self.first_us = self.first_us.min(shown.pts_us);
+        if shown.pts_us >= self.last_us {
+            (self.last_us, self.last_lasts_us) = (shown.pts_us, shown.lasts_us);
+        }
+    }
+
+    /// From one packet to the next, on average.
+    pub(super) fn pace_us(&self) -> i64 {
+        let between = i64::try_from(self.packets.saturating_sub(1).max(1)).unwrap_or(i64::MAX);
+        self.last_us.saturating_sub(self.first_us) / between
+    }
+
+    /// The last packet stays for as long as the others do on average, where nobody says.
+    pub(super) fn end_us(&self) -> i64 {
+        let lasts_us = if self.last_lasts_us > 0 { self.last_lasts_us } else { self.pace_us() };
+        self.last_us.saturating_add(lasts_us)
+    }
+
+    pub(super) fn duration_us(&self) -> i64 {
+        self.end_us().saturating_sub(self.first_us).max(1)
+    }
+}
+
+pub(super) async fn read_packets(
+    toolbox: &Toolbox,
+    path: &Path,
+    probe: &Probe,
+    limits: &Limits,
+    cancel: &CancellationToken,
+) -> Result<Spans> {
+    let mut running = toolbox
+        .tool(Program::Ffprobe, STEP)?
+        .args(["-of", "csv=p=0", "-show_entries", "packet=stream_index,pts_time,duration_time,flags"])
+        .args(input_args(path, probe.format, limits)?)
+        .readable(path)
+        .stdout(Output::Pipe)
+        .limits(ToolLimits { file_size_bytes: Some(0), ..ToolLimits::for_media(limits.duration) })
+        .start(cancel)?;
+    let (stdout, activity) = (running.take_stdout(), running.activity());
+    let mut spans = Spans::new();
+    let pictures = probe.video().map(|video| video.index);
+    if let Some(stdout) = stdout {
+        let mut lines = BufReader::new(stdout).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            activity.advanced();
+            let Some(shown) = listed(&line) else { continue };
+            let span = spans.entry(shown.stream).or_insert_with(|| Span::at(shown));
+            span.take(shown);
+            if Some(shown.stream) == pictures {
+                span.times_us.push(shown.pts_us);
+            }
+        }
+    }
+    running.finish().await?;
+    Ok(spans)
+}
+
+/// `0,1.400000,0.040000,K__`. A packet without a time tells nothing, and one that an edit list hides is not shown.
+fn listed(line: &str) -> Option<Shown> {
+    let mut fields = line.split(',');
+    let mut field = || fields.next().unwrap_or_default();
+    let (stream, pts_us) = (field().parse().ok()?, microseconds(field())?);
+    let lasts_us = microseconds(field()).unwrap_or(0);
+    let is_hidden = field().contains('D');
+    (!is_hidden).then_some(Shown { stream, pts_us, lasts_us })
+}
+
+fn microseconds(text: &str) -> Option<i64> {
+    text.parse::<f64>()
+        .ok()
+        .filter(|seconds| seconds.abs() < 1e9)
+        .map(|seconds| (seconds * 1e6).round() as i64)
+}

@@ -1,0 +1,58 @@
+//! `audio`: renditions of a sound, its loudness and its waveform.
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use telecine_media::make_audio;
+
+use super::{Attempt, StepPayload, Work};
+use crate::blobs::hash_file;
+use crate::failure::{Attempted, Failed};
+use crate::film::run_meta;
+use crate::recipe::Does;
+use crate::records::{OutputRecord, StoredFile};
+
+pub(super) struct Audio;
+
+#[async_trait]
+impl Work for Audio {
+    async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
+        let StepPayload { step } = attempt.payload()?;
+        let meta = run_meta(attempt).await?;
+        let Some(Does::Audio(spec)) = meta.recipe.step(&step).map(|step| &step.does) else {
+            return Err(Failed::unexpected("the step makes no sound"));
+        };
+        let (input, source) = attempt.input().await?;
+        let probe = input.probe.ok_or_else(|| Failed::unexpected("the input was not probed"))?;
+        let folder = attempt.subfolder("sound")?;
+        let (shop, cancel) = (attempt.shop, &attempt.cancel);
+        let made = make_audio(&shop.toolbox, source.path(), &probe, spec, &shop.limits, &folder, cancel);
+        let made = Box::pin(made).await?;
+        let (mut files, mut renditions) = (Vec::new(), Vec::new());
+        for rendition in &made.renditions {
+            let file = store(attempt, &step, &rendition.path).await?;
+            renditions.push(json!({
+                "path": file.path, "codec": rendition.codec, "kbits": rendition.kbits, "channels": rendition.channels,
+            }));
+            files.push(file);
+        }
+        if let Some(waveform) = &made.waveform {
+            files.push(store(attempt, &step, waveform).await?);
+        }
+        let main = files.first().map(|file| file.path.clone());
+        let main = main.ok_or_else(|| Failed::unexpected("nothing was made"))?;
+        let facts =
+            json!({ "duration_us": made.duration_us, "loudness": made.loudness, "renditions": renditions });
+        let answer = json!({ "renditions": files.len(), "loudness": made.loudness });
+        let output =
+            OutputRecord { name: step.clone(), kind: "audio".into(), step: step.clone(), main, files, facts };
+        attempt.leave(step, &output);
+        Ok(answer)
+    }
+}
+
+/// Under the name that the media engine gave it.
+async fn store(attempt: &Attempt<'_>, step: &str, file: &std::path::Path) -> Attempted<StoredFile> {
+    let (sha256, bytes) = hash_file(file).await?;
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    attempt.store(step, &name, file, bytes, &sha256).await
+}

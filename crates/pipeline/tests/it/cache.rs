@@ -1,0 +1,161 @@
+//! The same work is done once, and what is shared lives as long as somebody uses it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use telecine_media::{ImageSpec, ImageVariant, Ladder, VideoSpec};
+use telecine_pipeline::{Deleted, Does, Input, Recipe, Submission, delete, describe, retry, submit};
+use telecine_queue::{JobFilter, JobState, NewJob, Page, Pausable, RunId, RunState};
+
+use crate::clips;
+use crate::crash::files_below;
+use crate::studio::{Studio, hls, recipe, step, trial};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("cache::the_same_work_is_done_once".into(), the_same_work_is_done_once),
+        trial("cache::outputs_live_as_long_as_somebody_uses_them".into(), outputs_live_as_long_as_used),
+        trial(
+            "cache::who_borrows_while_the_owner_is_deleted_has_whole_outputs".into(),
+            borrowing_races_deleting,
+        ),
+        trial("cache::what_a_run_stored_on_the_way_is_removed".into(), intermediates_are_removed),
+        trial("cache::a_sweep_removes_what_a_cancelled_run_left".into(), a_sweep_removes_what_was_left),
+    ]
+}
+
+fn images(width: u32) -> Recipe {
+    let spec = ImageSpec { variants: vec![ImageVariant::of_width(width)], ..ImageSpec::default() };
+    recipe(vec![step("image", Does::Image(spec))])
+}
+
+fn photo(studio: &Studio) -> PathBuf {
+    let file = studio.file("photo.jpg");
+    clips::ffmpeg(&["-f", "lavfi", "-i", "testsrc2=size=640x480", "-frames:v", "1"], &file);
+    file
+}
+
+async fn succeeds(studio: &Studio, submission: Submission) -> RunId {
+    let run = submit(&*studio.queue, submission).await.unwrap().run;
+    let ended = studio.ended(&run).await;
+    assert_eq!(ended.state, RunState::Succeeded, "{:?}", studio.failures(&run).await);
+    run
+}
+
+fn of(recipe: &Recipe, file: &Path) -> Submission {
+    Submission::new(recipe.clone(), Input::Path(file.to_owned()))
+}
+
+async fn the_same_work_is_done_once() {
+    let studio = Studio::open().await;
+    let file = photo(&studio);
+    let first = succeeds(&studio, of(&images(160), &file)).await;
+    let copy = studio.file("another name.jpg");
+    std::fs::copy(&file, &copy).unwrap();
+
+    let again = succeeds(&studio, of(&images(160), &copy)).await;
+    let other_recipe = succeeds(&studio, of(&images(200), &file)).await;
+    let other_tenant =
+        succeeds(&studio, Submission { tenant: "acme".into(), ..of(&images(160), &file) }).await;
+    let fresh = succeeds(&studio, Submission { fresh: true, ..of(&images(160), &file) }).await;
+
+    assert_eq!(studio.kinds_of(&again).await, ["ingest"]);
+    assert_eq!(studio.outputs(&again).await, studio.outputs(&first).await);
+    for made in [&other_recipe, &other_tenant, &fresh] {
+        assert!(studio.kinds_of(made).await.contains(&"image".to_owned()));
+    }
+    studio.close().await;
+}
+
+async fn outputs_live_as_long_as_used() {
+    let studio = Studio::open().await;
+    let file = photo(&studio);
+    let owner = succeeds(&studio, of(&images(160), &file)).await;
+    let borrower = succeeds(&studio, of(&images(160), &file)).await;
+    let main = studio.main_file(&borrower, "image").await;
+
+    let lent = delete(&*studio.queue, &studio.shop.blobs, &owner).await.unwrap();
+    assert_eq!(lent, Deleted::Lent);
+    assert!(main.exists(), "the borrower still has it");
+    assert!(describe(&*studio.queue, &owner).await.unwrap().is_none(), "the owner is shown no more");
+    let later = succeeds(&studio, of(&images(160), &file)).await;
+    assert!(studio.kinds_of(&later).await.contains(&"image".to_owned()), "nobody borrows from a deleted run");
+
+    let gone = delete(&*studio.queue, &studio.shop.blobs, &borrower).await.unwrap();
+    assert_eq!(gone, Deleted::Gone);
+    assert!(!main.exists() && studio.queue.get_run(&owner).await.unwrap().is_none());
+    delete(&*studio.queue, &studio.shop.blobs, &later).await.unwrap();
+    assert_eq!(files_below(&studio.file("store")), Vec::<PathBuf>::new());
+    studio.close().await;
+}
+
+async fn borrowing_races_deleting() {
+    let studio = Studio::open().await;
+    let file = photo(&studio);
+
+    for _ in 0..8 {
+        let owner = succeeds(&studio, of(&images(160), &file)).await;
+        let borrower = submit(&*studio.queue, of(&images(160), &file)).await.unwrap().run;
+        delete(&*studio.queue, &studio.shop.blobs, &owner).await.unwrap();
+        let ended = studio.ended(&borrower).await;
+
+        assert_eq!(ended.state, RunState::Succeeded, "{:?}", studio.failures(&borrower).await);
+        for output in studio.outputs(&borrower).await {
+            for stored in &output.files {
+                let bytes = std::fs::read(studio.shop.blobs.local_path(&stored.key).unwrap()).unwrap();
+                assert_eq!(bytes.len() as u64, stored.bytes);
+            }
+        }
+        delete(&*studio.queue, &studio.shop.blobs, &borrower).await.unwrap();
+        assert_eq!(files_below(&studio.file("store")), Vec::<PathBuf>::new());
+    }
+    studio.close().await;
+}
+
+async fn intermediates_are_removed() {
+    let studio = Studio::open().await;
+    let file = studio.file("film.mp4");
+    clips::film(3, &file);
+    let ladder = Ladder::Heights(vec![120]);
+    let spec = VideoSpec { ladder, segment_seconds: 1, allow_copy: false, ..VideoSpec::default() };
+
+    let run = succeeds(&studio, of(&recipe(vec![step("mp4", Does::Mp4(spec))]), &file)).await;
+
+    let stored = files_below(&studio.file("store").join("_").join(run.as_str()));
+    assert_eq!(stored, [studio.main_file(&run, "mp4").await]);
+    // The segments are gone, and made again when somebody asks for them.
+    retry(&*studio.queue, &run, &["mp4".into()]).await.unwrap();
+    assert_eq!(studio.ended(&run).await.state, RunState::Succeeded, "{:?}", studio.failures(&run).await);
+    studio.close().await;
+}
+
+async fn a_sweep_removes_what_was_left() {
+    let studio = Studio::tuned(|shop| shop.keep_unpublished = Duration::ZERO).await;
+    let file = studio.file("film.mp4");
+    clips::film(3, &file);
+    studio.queue.pause(&Pausable::Kind("package".into())).await.unwrap();
+    let run = studio.submit(&recipe(vec![hls()]), &file).await;
+    let filter = JobFilter { run: Some(run.clone()), kind: Some("package".into()), ..JobFilter::default() };
+    studio
+        .until(async || {
+            let listed = studio.queue.list(&filter, Page::first(1)).await.unwrap().data;
+            listed.first().is_some_and(|job| job.state == JobState::Pending)
+        })
+        .await;
+    studio.queue.cancel_run(&run).await.unwrap();
+    assert!(!files_below(&studio.file("store")).is_empty());
+
+    let pushed =
+        studio.queue.push(vec![NewJob::new("sweep", serde_json::json!({})).lane("io").into()]).await.unwrap();
+    studio
+        .until(async || {
+            let job = studio.queue.get(pushed[0].jobs[0]).await.unwrap().unwrap();
+            assert_ne!(job.state, JobState::Failed, "{:?}", job.error);
+            job.state == JobState::Completed
+        })
+        .await;
+
+    assert_eq!(files_below(&studio.file("store")), Vec::<PathBuf>::new());
+    studio.close().await;
+}

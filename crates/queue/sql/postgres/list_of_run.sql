@@ -1,0 +1,20 @@
+-- list_of_run.sql: as list.sql, of one run, at a cost that goes by what the run has: its jobs are found before they are
+-- sorted, or the planner would look for them among all jobs in order of id. Fewer rows than the limit: the last page.
+WITH of_run AS MATERIALIZED (
+    SELECT id
+    FROM telecine.job
+    WHERE run = $6 AND ($1::BIGINT IS NULL OR id < $1) AND ($2::TEXT[] IS NULL OR state = ANY($2))
+        AND ($3::TEXT IS NULL OR kind = $3) AND ($4::TEXT IS NULL OR lane = $4) AND ($5::TEXT IS NULL OR tenant = $5)
+    UNION ALL
+    SELECT id
+    FROM telecine.job_done
+    WHERE run = $6 AND ($1::BIGINT IS NULL OR id < $1) AND ($2::TEXT[] IS NULL OR state = ANY($2))
+        AND ($3::TEXT IS NULL OR kind = $3) AND ($4::TEXT IS NULL OR lane = $4) AND ($5::TEXT IS NULL OR tenant = $5)
+)
+SELECT
+    id, tenant, run, step, kind, lane, priority, payload, run_at, generation, attempt, max_attempts, lost, max_lost,
+    backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, checkpoint, error, created_at,
+    claimed_at, required, state, worker, slot, progress, result, finished_at, needs_left
+FROM telecine.job_any
+WHERE id = ANY(ARRAY(SELECT id FROM of_run ORDER BY id DESC LIMIT $7))
+ORDER BY id DESC

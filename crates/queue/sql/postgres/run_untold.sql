@@ -1,0 +1,2 @@
+-- run_untold.sql: zero rows mean that every sink has all events of a run.
+SELECT sink FROM telecine.outbox WHERE run = $1 LIMIT 1

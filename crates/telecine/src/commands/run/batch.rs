@@ -1,0 +1,295 @@
+//! The runs that a command follows, from their submission to the files of their results.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use telecine_pipeline::records::{InputRecord, PlanRecord, read_all};
+use telecine_pipeline::{Input, Recipe, Submission, Submitted, submit};
+use telecine_queue::{Job, JobFilter, Page, Queue, QueueError, Run, RunFilter, RunId, RunPage, RunState};
+
+use super::ended::Ended;
+use super::export::Results;
+use super::input::InputFile;
+use super::pace::Pace;
+use super::screen::Screen;
+use super::sight::{Known, StepSight, StepState, steps};
+use crate::human;
+use crate::output::{harmless, say};
+use crate::studio::Studio;
+
+/// The priority of runs that nobody waits for at the moment, and of others.
+const SET_ASIDE: u8 = 10;
+const USUAL: u8 = 50;
+
+pub(crate) struct Batch {
+    studio: Arc<Studio>,
+    results: Results,
+    recipe: Recipe,
+    followed: Vec<Followed>,
+    screen: Screen,
+}
+
+/// A run that has not ended yet, and what was seen of it.
+pub(crate) struct Followed {
+    pub(crate) file: InputFile,
+    pub(crate) run: RunId,
+    pub(crate) taken: Taken,
+    pub(crate) steps: Vec<StepSight>,
+    pub(crate) paces: Vec<Pace>,
+    known: Option<Known>,
+}
+
+/// What becomes of a file that was processed before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// What did not succeed is tried again: somebody asks for it.
+    Retry,
+    /// What ended stays as it is.
+    Keep,
+    /// As if there had been nothing.
+    Forget,
+}
+
+/// How a file was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    New,
+    /// It goes on where it stopped.
+    Resumed,
+    /// It had ended; what did not succeed runs again.
+    Retried,
+    /// It had ended.
+    Known,
+}
+
+impl Batch {
+    pub(crate) fn new(studio: Arc<Studio>, results: Results, recipe: Recipe, screen: Screen) -> Self {
+        Self { studio, results, recipe, followed: Vec::new(), screen }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.followed.is_empty()
+    }
+
+    pub(crate) fn followed(&self) -> &[Followed] {
+        &self.followed
+    }
+
+    pub(crate) fn screen(&self) -> &Screen {
+        &self.screen
+    }
+
+    /// Stores a run for the file, or finds the one that an earlier command stored; from then on it is followed.
+    pub(crate) async fn take(&mut self, file: InputFile, before: Before) -> Result<Taken> {
+        let queue = &*self.studio.queue;
+        let submitted = submit_once(queue, &file, &self.recipe, before)
+            .await
+            .with_context(|| format!("cannot submit {}", file.shown))?;
+        let taken = match submitted.replayed {
+            false => Taken::New,
+            true => take_up(queue, &submitted.run, before).await?,
+        };
+        self.followed.push(Followed {
+            file,
+            run: submitted.run,
+            taken,
+            steps: Vec::new(),
+            paces: Vec::new(),
+            known: None,
+        });
+        Ok(taken)
+    }
+
+    /// Runs that earlier commands left here stand back: only what slots are left over is for them. Where another process
+    /// works here too, they may be its own.
+    pub(crate) async fn set_others_aside(&self) -> Result<()> {
+        let queue = &self.studio.queue;
+        let others = queue.workers().await?.into_iter().filter(|worker| worker.alive);
+        if !self.studio.is_own || others.count() > 1 {
+            return Ok(());
+        }
+        let filter = RunFilter { states: vec![RunState::Queued, RunState::Running], ..RunFilter::default() };
+        let live = queue.list_runs(&filter, RunPage::first(RunPage::MAX_LIMIT)).await?;
+        for run in live.data.iter().filter(|run| self.followed.iter().all(|ours| ours.run != run.id)) {
+            give_priority(&**queue, &run.id, SET_ASIDE).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks at every run, shows what is seen, and gives those that have ended, with their results in place.
+    pub(crate) async fn look(&mut self) -> Result<Vec<Ended>> {
+        let (mut ended, mut going) = (Vec::new(), Vec::with_capacity(self.followed.len()));
+        let mut trouble = None;
+        for mut followed in std::mem::take(&mut self.followed) {
+            match self.look_at(&mut followed).await {
+                Ok(Some(run)) => ended.push(run),
+                Ok(None) => going.push(followed),
+                // It stays among the followed: whoever can wait looks again.
+                Err(error) => {
+                    going.push(followed);
+                    trouble.get_or_insert(error);
+                }
+            }
+        }
+        self.followed = going;
+        self.screen.show(&self.followed);
+        match trouble {
+            // What has ended is told first; the trouble is met again by the next look.
+            Some(error) if ended.is_empty() => Err(error),
+            Some(_) | None => Ok(ended),
+        }
+    }
+
+    async fn look_at(&self, followed: &mut Followed) -> Result<Option<Ended>> {
+        let run = self.studio.queue.get_run(&followed.run).await?;
+        let run = run.with_context(|| format!("the run of {} is gone", followed.file.shown))?;
+        if run.finished_at.is_some() {
+            return self.end(followed, run).await.map(Some);
+        }
+        followed.look(&*self.studio.queue, &self.recipe).await?;
+        Ok(None)
+    }
+
+    async fn end(&self, followed: &Followed, run: Run) -> Result<Ended> {
+        let jobs = all_jobs(&*self.studio.queue, &followed.run).await?;
+        let outputs = read_all(&*self.studio.queue, &followed.run).await?;
+        let outputs: Vec<_> = outputs.into_iter().map(|(_, output)| output).collect();
+        let input: &Path = &followed.file.path;
+        let exported = self.results.export(input, &outputs, &self.studio.shop.blobs).await?;
+        let folder = match exported.is_empty() {
+            true => None,
+            false => Some(self.results.folder_of(input)?),
+        };
+        Ended::of(&*self.studio.queue, followed, run, &jobs, folder, exported).await
+    }
+
+    /// Stops what runs, and the picture of it.
+    pub(crate) async fn stop(&mut self) {
+        self.studio.stop().await;
+    }
+
+    pub(crate) fn clear_screen(&mut self) {
+        self.screen.clear();
+    }
+}
+
+/// The key makes the same command find the same run.
+async fn submit_once(
+    queue: &dyn Queue,
+    file: &InputFile,
+    recipe: &Recipe,
+    before: Before,
+) -> Result<Submitted, QueueError> {
+    let submission = Submission {
+        idempotency_key: Some(file.key(recipe)),
+        ..Submission::new(recipe.clone(), Input::Path(file.path.clone()))
+    };
+    let anew = Submission { idempotency_key: None, fresh: before == Before::Forget, ..submission.clone() };
+    if before == Before::Forget {
+        return submit(queue, anew).await;
+    }
+    match submit(queue, submission).await {
+        // What it remembers may be gone: history is pruned.
+        Ok(found) if found.replayed && queue.get_run(&found.run).await?.is_none() => {
+            submit(queue, anew).await
+        }
+        // Another version of this program wrote its runs down in another way.
+        Err(QueueError::KeyReused { .. }) => {
+            say(format_args!(
+                "{} was processed by another version before, and is now processed anew",
+                file.shown
+            ));
+            submit(queue, anew).await
+        }
+        answer => answer,
+    }
+}
+
+/// One that has just ended needs none.
+async fn give_priority(queue: &dyn Queue, run: &RunId, priority: u8) -> Result<(), QueueError> {
+    match queue.prioritise_run(run, priority).await {
+        Ok(_) | Err(QueueError::WrongRunState { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+async fn take_up(queue: &dyn Queue, run: &RunId, before: Before) -> Result<Taken> {
+    let found = queue.get_run(run).await?;
+    let is_live = found.as_ref().is_some_and(|run| run.finished_at.is_none());
+    if is_live && found.as_ref().and_then(|run| run.priority) == Some(SET_ASIDE) {
+        give_priority(queue, run, USUAL).await?;
+    }
+    Ok(match found.map(|run| run.state) {
+        Some(RunState::Queued | RunState::Running) | None => Taken::Resumed,
+        Some(RunState::Partial | RunState::Failed | RunState::Cancelled) if before == Before::Retry => {
+            match queue.retry_run(run, &[]).await? {
+                0 => Taken::Known,
+                _ => Taken::Retried,
+            }
+        }
+        Some(RunState::Succeeded | RunState::Partial | RunState::Failed | RunState::Cancelled) => {
+            Taken::Known
+        }
+    })
+}
+
+impl Followed {
+    async fn look(&mut self, queue: &dyn Queue, recipe: &Recipe) -> Result<()> {
+        let jobs = all_jobs(queue, &self.run).await?;
+        // What `ingest` found out is written before anything follows it.
+        if self.known.is_none() && jobs.len() > 1 {
+            self.known = Some(known(queue, &self.run).await?);
+        }
+        let now = Instant::now();
+        self.steps = steps(recipe, self.known.as_ref().unwrap_or(&Known::default()), &jobs);
+        self.paces.resize_with(self.steps.len(), Pace::default);
+        for (step, pace) in self.steps.iter().zip(&mut self.paces) {
+            if step.state == StepState::Running {
+                pace.note(now, step.done);
+            }
+        }
+        Ok(())
+    }
+
+    /// The file, and what it turned out to be.
+    pub(crate) fn title(&self) -> String {
+        let known = self.known.as_ref();
+        let length = known.filter(|known| known.duration_us > 0);
+        let length = length.map(|known| human::clock(Duration::from_micros(known.duration_us)));
+        let size = known.and_then(|known| known.size).map(|size| format!("{}x{}", size.width, size.height));
+        let facts: Vec<String> = length.into_iter().chain(size).collect();
+        harmless(&format!("{}  {}", self.file.shown, facts.join(", ")))
+    }
+
+    /// Of all that is to be done, in equal parts.
+    pub(crate) fn share(&self) -> f64 {
+        let sum: f64 = self.steps.iter().map(|step| step.done.share).sum();
+        sum / self.steps.len().max(1) as f64
+    }
+}
+
+async fn known(queue: &dyn Queue, run: &RunId) -> Result<Known> {
+    let plans = read_all::<PlanRecord>(queue, run).await?;
+    let inputs = read_all::<InputRecord>(queue, run).await?;
+    let probe = inputs.into_iter().next().and_then(|(_, input)| input.probe);
+    Ok(Known {
+        duration_us: probe.as_ref().and_then(|probe| probe.duration_us).unwrap_or(0),
+        size: probe.and_then(|probe| Some(probe.video()?.display)),
+        plans: plans.into_iter().map(|(step, record)| (step, record.plan)).collect(),
+    })
+}
+
+pub(crate) async fn all_jobs(queue: &dyn Queue, run: &RunId) -> Result<Vec<Job>, QueueError> {
+    let filter = JobFilter { run: Some(run.clone()), ..JobFilter::default() };
+    let (mut jobs, mut page) = (Vec::new(), Page::first(Page::MAX_LIMIT));
+    loop {
+        let listed = queue.list(&filter, page).await?;
+        jobs.extend(listed.data);
+        match listed.next_cursor {
+            Some(cursor) => page.before = Some(cursor),
+            None => return Ok(jobs),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! From the store to the folder where a user looks: by hard link where the file system allows, else by copy; each file
+//! appears whole, and the one to begin with appears last.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use telecine_pipeline::Blobs;
+use telecine_pipeline::records::{OutputRecord, StoredFile};
+
+/// The folder of results, and what lies in it because of us.
+#[derive(Clone, Debug)]
+pub(crate) struct Results {
+    folder: PathBuf,
+    /// A document for each input's folder.
+    notes: PathBuf,
+}
+
+/// Whose folder it is and what was put there, by step: what a later run replaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    input: PathBuf,
+    files: BTreeMap<String, Vec<String>>,
+}
+
+/// An output where its user finds it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Exported {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) step: String,
+    /// The file to begin with.
+    pub(crate) path: PathBuf,
+    /// Of all its files.
+    pub(crate) bytes: u64,
+    pub(crate) files: usize,
+    pub(crate) facts: serde_json::Value,
+}
+
+impl Results {
+    pub(crate) fn open(folder: &Path, own: &Path) -> Result<Self> {
+        let notes = own.join("results");
+        fs::create_dir_all(&notes).with_context(|| format!("cannot make the folder {}", notes.display()))?;
+        Ok(Self { folder: folder.to_owned(), notes })
+    }
+
+    /// The folder of an input: its name without the extension, or more of it where another input has that already.
+    pub(crate) fn folder_of(&self, input: &Path) -> Result<PathBuf> {
+        let stem = input.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = input.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let digest = Sha256::digest(input.as_os_str().as_encoded_bytes());
+        let unlike = format!("{stem}-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]);
+        for candidate in [stem, name, unlike] {
+            let folder = self.folder.join(&candidate);
+            let is_free = !candidate.starts_with('.') && (folder.is_dir() || !folder.exists());
+            if is_free && self.claim(&candidate, input)? {
+                return Ok(folder);
+            }
+        }
+        bail!("no folder for the results of {} can be made in {}", input.display(), self.folder.display())
+    }
+
+    /// Whether the folder of that name belongs to the input, from now on at the latest.
+    fn claim(&self, name: &str, input: &Path) -> Result<bool> {
+        let note = Note { input: input.to_owned(), ..Note::default() };
+        let path = self.note_of(name);
+        // Written elsewhere first: two processes may want the same name, and each must find a whole document.
+        let mut written = tempfile::NamedTempFile::new_in(&self.notes)?;
+        written.write_all(&serde_json::to_vec_pretty(&note)?)?;
+        match written.persist_noclobber(&path) {
+            Ok(_) => Ok(true),
+            Err(refused) if refused.error.kind() == ErrorKind::AlreadyExists => {
+                Ok(read_note(&path)?.input == input)
+            }
+            Err(refused) => Err(refused.error.into()),
+        }
+    }
+
+    fn note_of(&self, name: &str) -> PathBuf {
+        self.notes.join(format!("{name}.json"))
+    }
+
+    /// Puts outputs of a run into the input's folder, and takes away what an earlier run had put there for the same steps.
+    pub(crate) async fn export(
+        &self,
+        input: &Path,
+        outputs: &[OutputRecord],
+        blobs: &Blobs,
+    ) -> Result<Vec<Exported>> {
+        if outputs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let folder = self.folder_of(input)?;
+        let mut exported = Vec::with_capacity(outputs.len());
+        let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for output in outputs {
+            let step = folder.join(&output.step);
+            for file in main_last(output) {
+                put(file, &step.join(&file.path), blobs).await?;
+                files.entry(output.step.clone()).or_default().push(file.path.clone());
+            }
+            exported.push(Exported {
+                name: output.name.clone(),
+                kind: output.kind.clone(),
+                step: output.step.clone(),
+                path: step.join(&output.main),
+                bytes: output.files.iter().map(|file| file.bytes).sum(),
+                files: output.files.len(),
+                facts: output.facts.clone(),
+            });
+        }
+        self.replace_note(&folder, files)?;
+        Ok(exported)
+    }
+
+    fn replace_note(&self, folder: &Path, files: BTreeMap<String, Vec<String>>) -> Result<()> {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let path = self.note_of(&name);
+        let mut note = read_note(&path)?;
+        for (step, now) in files {
+            let before = note.files.insert(step.clone(), now.clone()).unwrap_or_default();
+            for gone in before.iter().filter(|file| !now.contains(file)) {
+                remove_with_empty_folders(&folder.join(&step), gone);
+            }
+        }
+        let mut written = tempfile::NamedTempFile::new_in(&self.notes)?;
+        written.write_all(&serde_json::to_vec_pretty(&note)?)?;
+        written.persist(&path)?;
+        Ok(())
+    }
+}
+
+fn read_note(path: &Path) -> Result<Note> {
+    let unreadable = || format!("cannot read {}; if it is damaged, remove it", path.display());
+    let text = fs::read(path).with_context(unreadable)?;
+    serde_json::from_slice(&text).with_context(unreadable)
+}
+
+/// Somebody who looks at the first file finds all others there.
+fn main_last(output: &OutputRecord) -> impl Iterator<Item = &StoredFile> {
+    let (main, others): (Vec<_>, Vec<_>) = output.files.iter().partition(|file| file.path == output.main);
+    others.into_iter().chain(main)
+}
+
+async fn put(file: &StoredFile, target: &Path, blobs: &Blobs) -> Result<()> {
+    let folder = target.parent().unwrap_or(Path::new("."));
+    let cannot = || format!("cannot write {}", target.display());
+    fs::create_dir_all(folder).with_context(cannot)?;
+    match blobs.local_path(&file.key) {
+        Some(blob) => {
+            let (blob, target) = (blob, target.to_owned());
+            tokio::task::spawn_blocking(move || link_or_copy(&blob, &target)).await?.with_context(cannot)
+        }
+        None => {
+            let part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder).with_context(cannot)?;
+            blobs.fetch(&file.key, part.path()).await?;
+            readable_by_others(part.as_file()).with_context(cannot)?;
+            part.persist(target).map(drop).map_err(|refused| refused.error).with_context(cannot)
+        }
+    }
+}
+
+fn link_or_copy(blob: &Path, target: &Path) -> io::Result<()> {
+    if is_there_already(blob, target)? {
+        return Ok(());
+    }
+    let folder = target.parent().unwrap_or(Path::new("."));
+    // A name that nobody has: a link cannot replace a file, but a rename can.
+    let part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder)?.into_temp_path();
+    fs::remove_file(&part)?;
+    if fs::hard_link(blob, &part).is_err() {
+        let modified = fs::metadata(blob)?.modified()?;
+        fs::copy(blob, &part)?;
+        let copy = File::options().write(true).open(&part)?;
+        readable_by_others(&copy)?;
+        copy.set_modified(modified)?;
+    }
+    part.persist(target).map_err(|refused| refused.error)
+}
+
+/// The same file by another name, or a copy of ours, which has its time.
+fn is_there_already(blob: &Path, target: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let there = match fs::symlink_metadata(target) {
+        Ok(there) => there,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let blob = fs::metadata(blob)?;
+    let is_same = (there.dev(), there.ino()) == (blob.dev(), blob.ino());
+    Ok(is_same || (there.is_file() && there.len() == blob.len() && there.modified()? == blob.modified()?))
+}
+
+/// Temporary files are for their owner alone; results are for whoever may look into the folder.
+fn readable_by_others(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(fs::Permissions::from_mode(0o644))
+}
+
+/// What is in the way of tidying up stays: it is not ours.
+fn remove_with_empty_folders(root: &Path, file: &str) {
+    let path = root.join(file);
+    let _ = fs::remove_file(&path);
+    for folder in path.ancestors().skip(1).take_while(|folder| folder.starts_with(root)) {
+        if fs::remove_dir(folder).is_err() {
+            return;
+        }
+    }
+}

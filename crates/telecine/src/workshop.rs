@@ -1,0 +1,42 @@
+//! What the kinds of this process work with, opened as the configuration says: programs, store, scratch.
+//!
+//! The one place where a store is opened, for `worker`, `run` and `watch` alike.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use telecine_pipeline::{Blobs, Scratch, Workshop};
+use telecine_queue::Queue;
+
+use crate::config::{Config, Key};
+use crate::programs;
+
+/// Opens all of it. Folders that are missing are made.
+pub(crate) fn open(config: &Config, queue: &Arc<dyn Queue>) -> Result<Workshop> {
+    let blobs = open_store(config)?;
+    let scratch = Scratch::open(&config.scratch).with_context(|| {
+        format!(
+            "cannot use the scratch folder {}; set another with TELECINE_SCRATCH",
+            config.shown(Key::Scratch)
+        )
+    })?;
+    let mut shop = Workshop::new(Arc::clone(queue), programs::toolbox(config), blobs, scratch);
+    shop.input_folders = input_folders(config)?;
+    Ok(shop)
+}
+
+/// A folder or a bucket.
+pub(crate) fn open_store(config: &Config) -> Result<Blobs> {
+    Blobs::open(&config.store).with_context(|| format!("cannot open the store {}", config.shown(Key::Store)))
+}
+
+/// As the paths of inputs are compared with them: absolute and without links.
+fn input_folders(config: &Config) -> Result<Vec<PathBuf>> {
+    let real = |folder: &PathBuf| {
+        folder.canonicalize().with_context(|| {
+            format!("the folder {} of {} cannot be used", folder.display(), config.shown(Key::InputFolders))
+        })
+    };
+    config.input_folders.iter().map(real).collect()
+}
