@@ -2,10 +2,10 @@
 //!
 //! The one place where a store is opened, for `worker`, `run` and `watch` alike.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use telecine_pipeline::{Blobs, Scratch, Workshop};
 use telecine_queue::Queue;
 
@@ -15,7 +15,7 @@ use crate::programs;
 /// Opens all of it. Folders that are missing are made.
 pub(crate) fn open(config: &Config, queue: &Arc<dyn Queue>) -> Result<Workshop> {
     let cannot = || format!("cannot open the store {}", config.shown(Key::Store));
-    let blobs = open_store(&config.store).with_context(cannot)?;
+    let blobs = Blobs::open(&config.store).with_context(cannot)?;
     let scratch = Scratch::open(&config.scratch).with_context(|| {
         format!(
             "cannot use the scratch folder {}; set another with TELECINE_SCRATCH",
@@ -25,13 +25,6 @@ pub(crate) fn open(config: &Config, queue: &Arc<dyn Queue>) -> Result<Workshop> 
     let mut shop = Workshop::new(Arc::clone(queue), programs::toolbox(config), blobs, scratch);
     shop.input_folders = input_folders(config)?;
     Ok(shop)
-}
-
-fn open_store(store: &str) -> Result<Blobs> {
-    if store.contains("://") {
-        bail!("only a folder can be a store so far\nnext: set `store` to a folder");
-    }
-    Ok(Blobs::in_folder(Path::new(store))?)
 }
 
 /// As the paths of inputs are compared with them: absolute and without links.

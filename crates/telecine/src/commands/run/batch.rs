@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use telecine_pipeline::records::{InputRecord, PlanRecord, read_all};
-use telecine_pipeline::{Input, Recipe, Submission, Submitted, submit};
+use telecine_pipeline::{Input, Recipe, Submission, Submitted, retry, submit};
 use telecine_queue::{Job, JobFilter, Page, Queue, QueueError, Run, RunFilter, RunId, RunPage, RunState};
 
 use super::ended::Ended;
@@ -224,7 +224,7 @@ async fn take_up(queue: &dyn Queue, run: &RunId, before: Before) -> Result<Taken
     Ok(match found.map(|run| run.state) {
         Some(RunState::Queued | RunState::Running) | None => Taken::Resumed,
         Some(RunState::Partial | RunState::Failed | RunState::Cancelled) if before == Before::Retry => {
-            match queue.retry_run(run, &[]).await? {
+            match retry(queue, run, &[]).await? {
                 0 => Taken::Known,
                 _ => Taken::Retried,
             }
