@@ -4,6 +4,7 @@ use telecine_media::MediaError;
 use telecine_queue::{Failure, Job, JobContext, JobError, QueueError};
 
 use crate::blobs::{FetchError, StoreError};
+use crate::planned::CannotPlan;
 use crate::records::{FailureRecord, record};
 
 /// Why an attempt did not succeed, with what its user should know.
@@ -72,6 +73,13 @@ impl From<MediaError> for Failed {
             // A cancelled attempt is settled by whoever cancelled it; where nobody did, it may run again.
             retryable: error.is_retryable() || matches!(error, MediaError::Cancelled { .. }),
         }
+    }
+}
+
+impl From<CannotPlan> for Failed {
+    fn from(error: CannotPlan) -> Self {
+        let failed = Self::from(error.source);
+        Self { message: format!("step `{}`: {}", error.step, failed.message), ..failed }
     }
 }
 

@@ -31,6 +31,7 @@ pub mod keys;
 pub mod kinds;
 mod live;
 mod nearest;
+mod planned;
 mod recipe;
 pub mod records;
 mod scratch;
@@ -48,6 +49,7 @@ pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
 pub use live::{LiveFilm, live_film};
 pub use nearest::did_you_mean;
+pub use planned::{CannotPlan, Planned};
 pub use recipe::{
     Does, ExecSpec, Listed, NoRecipe, ParamError, ParamErrors, Recipe, RecipeError, RecipeErrors,
     RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,

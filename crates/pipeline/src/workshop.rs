@@ -10,6 +10,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::Blobs;
+use crate::records::{InputRecord, SourceAt};
 use crate::scratch::Scratch;
 use crate::source::{CacheRoom, PullPatience, SourceCache};
 
@@ -64,6 +65,14 @@ impl Workshop {
     /// What the installed programs can do, asked once.
     pub(crate) async fn capabilities(&self, cancel: &CancellationToken) -> Result<&Capabilities, MediaError> {
         self.capabilities.get_or_try_init(|| self.detect(cancel)).await
+    }
+
+    /// Whether a job has to copy the source to its scratch folder before it can read it.
+    pub(crate) fn store_is_remote(&self, input: &InputRecord) -> bool {
+        match &input.at {
+            SourceAt::Blob { key } => self.blobs.local_path(key).is_none(),
+            SourceAt::File { .. } => false,
+        }
     }
 
     async fn detect(&self, cancel: &CancellationToken) -> Result<Capabilities, MediaError> {

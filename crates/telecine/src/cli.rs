@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use serde_json::Value;
-use telecine_queue::{JobId, JobState, Missed, Timestamp, WorkerId};
+use telecine_queue::{JobId, JobState, Missed, RunId, RunState, Timestamp, WorkerId};
 
 use crate::config::{Key, Layer};
 use crate::human;
@@ -52,6 +52,11 @@ pub(crate) enum Command {
     Watch(Box<WatchFlags>),
     /// Run jobs until asked to stop; SIGTERM or Ctrl-C finishes what is running first
     Worker(WorkerFlags),
+    /// Hand an input to the workers on the database; prints the run's id
+    Submit(Box<SubmitFlags>),
+    /// Look at and steer runs
+    #[command(subcommand)]
+    Runs(RunsCommand),
     /// Push, look at and steer jobs
     #[command(subcommand)]
     Jobs(JobsCommand),
@@ -174,6 +179,92 @@ pub(crate) struct WorkerFlags {
     /// Drain when the process that started this one ends, however it ends
     #[arg(long, hide = true)]
     pub(crate) leave_with_parent: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SubmitFlags {
+    /// A file in one of `input_folders`, an http address, or s3://BUCKET/KEY
+    #[arg(value_name = "INPUT")]
+    pub(crate) input: String,
+    /// A recipe by name or a TOML file; see `telecine recipes ls`
+    #[arg(long, value_name = "RECIPE", default_value = "web-video")]
+    pub(crate) recipe: String,
+    /// Another value for a key of a step, such as hls.segment_seconds=2; may be repeated
+    #[arg(long, value_name = "STEP.KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// 0 to 100, higher first
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) priority: Option<u8>,
+    /// Your own id for it
+    #[arg(long, value_name = "ID")]
+    pub(crate) external_id: Option<String>,
+    /// For whom; see `telecine tenants`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Submitting again with this key and the same content returns the first run
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
+    /// Not before this long from now, such as 90s, 10m or 1h30m
+    #[arg(long = "in", value_name = "DURATION", value_parser = human::parse_duration, conflicts_with = "at")]
+    pub(crate) delay: Option<Duration>,
+    /// Not before this instant, such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "RFC3339")]
+    pub(crate) at: Option<Timestamp>,
+    /// Given back with the run as it is
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    pub(crate) metadata: Option<Value>,
+    /// Make everything anew, though the same was made before
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Stay and tell how it goes, until it ends
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// List runs, newest first
+    Ls(RunsLs),
+    /// One run: its steps, its outputs, what went wrong, and what to do next
+    Show { id: RunId },
+    /// Tell how a run goes, until it ends; exit 0 succeeded, 3 partial, 1 failed or cancelled
+    Watch { id: RunId },
+    /// End runs that are not finished yet
+    Cancel {
+        #[arg(required = true)]
+        ids: Vec<RunId>,
+    },
+    /// Start over what did not complete, or steps by name with all that needs them
+    Retry {
+        id: RunId,
+        /// Only this step, such as hls or hls.audio; may be repeated
+        #[arg(long = "step", value_name = "STEP")]
+        steps: Vec<String>,
+    },
+    /// Forget runs that have ended, and remove their outputs
+    Rm {
+        #[arg(required = true)]
+        ids: Vec<RunId>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunsLs {
+    /// Only these states; may be repeated
+    #[arg(long = "status", value_name = "STATUS", value_delimiter = ',')]
+    pub(crate) states: Vec<RunState>,
+    #[arg(long)]
+    pub(crate) recipe: Option<String>,
+    #[arg(long, value_name = "ID")]
+    pub(crate) external_id: Option<String>,
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
+    /// How many at most
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+    /// Go on where the last list ended
+    #[arg(long, value_name = "RUN")]
+    pub(crate) cursor: Option<RunId>,
 }
 
 #[derive(Debug, Subcommand)]

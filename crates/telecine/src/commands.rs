@@ -12,7 +12,9 @@ mod pause;
 mod plan;
 mod probe;
 pub(crate) mod run;
+mod runs;
 mod schedules;
+mod submit;
 mod tenants;
 mod watch;
 mod worker;
@@ -44,6 +46,8 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
             return doctor::run(config, output).await;
         }
         Command::Worker(_)
+        | Command::Submit(_)
+        | Command::Runs(_)
         | Command::Jobs(_)
         | Command::Workers(_)
         | Command::Limits(_)
@@ -65,6 +69,8 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
     logging::start(&config.log, otherwise);
     let answer = match cli.command {
         Command::Worker(flags) => worker::run(&flags, &config).await,
+        Command::Submit(flags) => Box::pin(submit::run(*flags, &config, output)).await,
+        Command::Runs(command) => Box::pin(runs::run(command, &config, output)).await,
         Command::Jobs(command) => jobs::run(command, &config, output).await,
         Command::Workers(command) => workers::run(command, &config, output).await,
         Command::Limits(command) => limits::run(command, &config, output).await,

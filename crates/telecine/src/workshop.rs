@@ -14,8 +14,7 @@ use crate::programs;
 
 /// Opens all of it. Folders that are missing are made.
 pub(crate) fn open(config: &Config, queue: &Arc<dyn Queue>) -> Result<Workshop> {
-    let cannot = || format!("cannot open the store {}", config.shown(Key::Store));
-    let blobs = Blobs::open(&config.store).with_context(cannot)?;
+    let blobs = open_store(config)?;
     let scratch = Scratch::open(&config.scratch).with_context(|| {
         format!(
             "cannot use the scratch folder {}; set another with TELECINE_SCRATCH",
@@ -25,6 +24,11 @@ pub(crate) fn open(config: &Config, queue: &Arc<dyn Queue>) -> Result<Workshop> 
     let mut shop = Workshop::new(Arc::clone(queue), programs::toolbox(config), blobs, scratch);
     shop.input_folders = input_folders(config)?;
     Ok(shop)
+}
+
+/// A folder or a bucket.
+pub(crate) fn open_store(config: &Config) -> Result<Blobs> {
+    Blobs::open(&config.store).with_context(|| format!("cannot open the store {}", config.shown(Key::Store)))
 }
 
 /// As the paths of inputs are compared with them: absolute and without links.

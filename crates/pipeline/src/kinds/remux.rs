@@ -3,14 +3,13 @@
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use telecine_media::{Plan, Remux, RemuxSpec, Remuxed, plan, remux_to_segments};
-use telecine_queue::{JobFilter, JobId, OnFailed, Page, Spawn};
+use telecine_queue::{Job, JobFilter, JobState, OnFailed, Page, Spawn};
 
-use super::{Attempt, MP4, PACKAGE, StepPayload, Work};
+use super::{Attempt, PLAYABLE, StepPayload, Work};
 use crate::failure::{Attempted, Failed};
 use crate::film::{OFFSET, channels_of, run_meta, store_rendition_file, store_sound};
-use crate::graph::Graph;
+use crate::graph::{Graph, opening};
 use crate::keys;
-use crate::recipe::Does;
 use crate::records::{InputRecord, PlanRecord, RungSegment, SegmentRecord, SoundRecord, segment_key};
 
 pub(super) struct Remuxing;
@@ -95,22 +94,39 @@ async fn encode_instead(
         plans: &Default::default(),
         left_out: &[],
         priority: attempt.job.priority,
-        duration_us: probe.duration_us.unwrap_or(0),
-        source_copy_bytes: 0,
+        probe: Some(probe),
+        source_bytes: input.bytes,
+        store_is_remote: attempt.shop.store_is_remote(input),
     };
-    let jobs = graph.encoders(wanted, &plan);
-    let (count, waiting) = (jobs.len(), who_waits(attempt, step, &wanted.does).await?);
-    let spawn = (0..count).fold(Spawn::jobs(jobs), |spawn, nth| spawn.before(waiting, nth, OnFailed::Skip));
+    let makers = graph.encoders(wanted, &plan);
+    let openers = opening(&makers);
+    let (jobs, waiting) = (makers.into_iter().map(|(job, _)| job), who_waits(attempt, step).await?);
+    let mut spawn = Spawn::jobs(jobs);
+    for waits in waiting {
+        // Who tells that the film can be played waits for its beginning alone.
+        let awaited = if waits.kind == PLAYABLE { openers } else { spawn.jobs.len() };
+        spawn = (0..awaited).fold(spawn, |spawn, nth| spawn.before(waits.id, nth, OnFailed::Skip));
+    }
     attempt.context.spawn(spawn);
     Ok(json!({ "encoded_instead": why }))
 }
 
-/// The job that joins the film.
-async fn who_waits(attempt: &Attempt<'_>, step: &str, does: &Does) -> Attempted<JobId> {
-    let kind = if matches!(does, Does::Hls(_)) { PACKAGE } else { MP4 };
+/// The jobs of the step that wait for this one: who joins the film, and who tells that it can be played.
+async fn who_waits(attempt: &Attempt<'_>, step: &str) -> Attempted<Vec<Job>> {
     let filter =
-        JobFilter { kind: Some(kind.to_owned()), run: Some(attempt.run.clone()), ..JobFilter::default() };
-    let listed = attempt.shop.queue.list(&filter, Page::first(100)).await?;
-    let found = listed.data.into_iter().find(|job| job.payload["step"] == step);
-    found.map(|job| job.id).ok_or_else(|| Failed::unexpected("nobody waits for the film"))
+        JobFilter { states: vec![JobState::Waiting], run: Some(attempt.run.clone()), ..JobFilter::default() };
+    let mut waiting = Vec::new();
+    let mut page = Page::first(1_000);
+    loop {
+        let listed = attempt.shop.queue.list(&filter, page).await?;
+        waiting.extend(listed.data.into_iter().filter(|job| job.payload["step"] == step));
+        match listed.next_cursor {
+            Some(cursor) => page = Page { before: Some(cursor), ..page },
+            None => break,
+        }
+    }
+    if waiting.iter().any(|job| job.kind != PLAYABLE) {
+        return Ok(waiting);
+    }
+    Err(Failed::unexpected("nobody waits for the film"))
 }

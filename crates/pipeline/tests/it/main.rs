@@ -10,6 +10,7 @@ mod clips;
 mod crash;
 mod document;
 mod film;
+mod graph;
 mod http_server;
 mod kinds;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         kinds::trials(),
         cache::trials(),
         document::trials(),
+        graph::trials(),
         recipe::trials(),
         blobs::trials(),
         sources::trials(),

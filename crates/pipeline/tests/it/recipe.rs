@@ -196,7 +196,7 @@ fn each_mistake_is_told_with_its_place() {
         ("[steps.a]\nkind = \"exec\"\nwith.command = []", "3:16: `command`: name the program"),
         (
             "[steps.a]\nkind = \"exec\"\nwith = { command = [\"x\"], reads = [\"models\"] }",
-            "3:35: `reads`: absolute paths only",
+            "3:36: `reads`: absolute paths only",
         ),
         (
             "[steps.a]\nkind = \"hls\"\n[steps.b]\nkind = \"mp4\"\nneeds = [\"a\"]\nwith = { crf = 20 }",

@@ -1,0 +1,123 @@
+//! What the steps of a recipe come to for one input: decided before anything is decoded.
+
+use std::collections::BTreeMap;
+
+use telecine_media::{At, Capabilities, Class, Format, InputProblem, MediaError, Plan, Probe, plan};
+use telecine_queue::NewJob;
+
+use crate::graph::Graph;
+use crate::recipe::{Does, Recipe, Step};
+use crate::records::WarningRecord;
+
+/// The plans of a recipe's steps, and what had to be left out.
+#[derive(Debug, Default)]
+pub struct Planned {
+    /// Of the steps that make a film, by name.
+    pub plans: BTreeMap<String, Plan>,
+    /// Optional steps that this input cannot give, by name.
+    pub left_out: Vec<String>,
+    /// Why they were left out, and what else is lost.
+    pub warnings: Vec<WarningRecord>,
+}
+
+/// A required step cannot be done with this input.
+#[derive(Debug, thiserror::Error)]
+#[error("step `{step}`")]
+pub struct CannotPlan {
+    pub step: String,
+    pub source: MediaError,
+}
+
+impl Planned {
+    /// A step that cannot be done fails the run before anything is encoded, unless the recipe can do without it.
+    ///
+    /// There is no `probe` of pictures that FFmpeg does not read.
+    pub fn of(
+        recipe: &Recipe,
+        format: Format,
+        probe: Option<&Probe>,
+        capabilities: &Capabilities,
+    ) -> Result<Self, CannotPlan> {
+        let mut planned = Self::default();
+        for step in recipe.enabled_steps() {
+            if let Some(missing) = step.needs.iter().find(|need| planned.left_out.contains(need)) {
+                let message = format!("it needs {missing}, which was left out");
+                planned.leave_out(&step.name, "need_left_out", message);
+                continue;
+            }
+            match plan_step(recipe, step, format, probe, capabilities) {
+                Ok(Some(plan)) => planned.take(&step.name, plan),
+                Ok(None) => {}
+                Err(error) if !step.required && !error.is_retryable() => {
+                    planned.leave_out(&step.name, error.code(), error.to_string());
+                }
+                Err(source) => return Err(CannotPlan { step: step.name.clone(), source }),
+            }
+        }
+        Ok(planned)
+    }
+
+    /// The jobs that a run of it would have after `ingest`, where the store is a folder.
+    pub fn jobs(&self, recipe: &Recipe, probe: Option<&Probe>, priority: u8) -> Vec<NewJob> {
+        let graph = Graph {
+            recipe,
+            plans: &self.plans,
+            left_out: &self.left_out,
+            priority,
+            probe,
+            source_bytes: probe.map_or(0, |probe| probe.file_bytes),
+            store_is_remote: false,
+        };
+        graph.jobs()
+    }
+
+    fn take(&mut self, step: &str, plan: Plan) {
+        for decision in plan.decisions.iter().filter(|decision| decision.is_warning) {
+            let message = format!("{}: {}", decision.choice, decision.reason);
+            let code = decision.about.clone().into_owned();
+            self.warnings.push(WarningRecord { step: step.to_owned(), code, message });
+        }
+        self.plans.insert(step.to_owned(), plan);
+    }
+
+    fn leave_out(&mut self, step: &str, code: &str, message: String) {
+        self.left_out.push(step.to_owned());
+        self.warnings.push(WarningRecord { step: step.to_owned(), code: code.to_owned(), message });
+    }
+}
+
+/// The plan of a step that makes a film. Of others, whether the input has what they are made of.
+fn plan_step(
+    recipe: &Recipe,
+    step: &Step,
+    format: Format,
+    probe: Option<&Probe>,
+    capabilities: &Capabilities,
+) -> Result<Option<Plan>, MediaError> {
+    let is_picture = format.class() == Class::Image;
+    let has_film = !is_picture && probe.is_some_and(|probe| probe.video().is_some());
+    let has_sound = !is_picture && probe.is_some_and(|probe| probe.audio().is_some());
+    let wanted = match &step.does {
+        Does::Exec(_) => return Ok(None),
+        Does::Image(_) if is_picture => return Ok(None),
+        Does::Audio(_) if has_sound => return Ok(None),
+        Does::Pictures(_) if has_film => return Ok(None),
+        Does::Mp4(_) if has_film && recipe.segments_for(step).is_some() => return Ok(None),
+        Does::Image(_) => {
+            return Err(no_such_stream("the input is no picture; the step makes pictures of one"));
+        }
+        Does::Audio(_) => return Err(no_such_stream("the input has no sound")),
+        Does::Pictures(_) | Does::Mp4(_) if !has_film => return Err(no_such_stream("the input has no film")),
+        Does::Hls(_) if !has_film && !has_sound => {
+            return Err(no_such_stream("the input has neither film nor sound"));
+        }
+        Does::Pictures(_) | Does::Mp4(_) | Does::Hls(_) => step.does.media(),
+    };
+    let (Some(wanted), Some(probe)) = (wanted, probe) else { return Ok(None) };
+    plan(&wanted, probe, capabilities).map(Some)
+}
+
+fn no_such_stream(detail: &str) -> MediaError {
+    let at = At { step: "plan".into(), detail: detail.to_owned(), stderr_tail: String::new() };
+    MediaError::BadInput { problem: InputProblem::NoSuchStream, at: Box::new(at) }
+}
