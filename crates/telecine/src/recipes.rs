@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::config::Config;
 use anyhow::{Result, bail};
 use telecine_pipeline::{Does, NoRecipe, Recipe, Recipes, parse_params};
 
@@ -18,8 +19,12 @@ pub(crate) fn named(name: &str) -> Result<Recipe> {
 }
 
 /// The same with other values, each `STEP.KEY=VALUE`.
-pub(crate) fn with_settings(name: &str, set: &[String]) -> Result<Recipe> {
-    Ok(named(name)?.with_params(&parse_params(set)?)?)
+pub(crate) fn chosen(name: &str, settings: &[String], _config: &Config) -> Result<Recipe> {
+    with_settings(&named(name)?, settings)
+}
+
+fn with_settings(recipe: &Recipe, settings: &[String]) -> Result<Recipe> {
+    Ok(recipe.with_params(&parse_params(settings)?)?)
 }
 
 /// What all steps together ask of the media engine.
@@ -52,8 +57,9 @@ mod tests {
 
     #[test]
     fn settings_change_values_and_a_mistyped_one_is_refused() {
-        let recipe = with_settings("web-video", &["mp4.enabled=true".into()]).expect("valid");
-        let error = with_settings("web-video", &["mp5.enabled=true".into()]).expect_err("no such step");
+        let recipe = named("web-video").expect("a built-in one");
+        let error = with_settings(&recipe, &["mp5.enabled=true".into()]).expect_err("no such step");
+        let recipe = with_settings(&recipe, &["mp4.enabled=true".into()]).expect("valid");
 
         assert!(recipe.step("mp4").is_some_and(|step| step.enabled));
         assert!(error.to_string().contains("mp5"), "{error}");
