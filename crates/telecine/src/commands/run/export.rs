@@ -211,3 +211,114 @@ fn remove_with_empty_folders(root: &Path, file: &str) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place {
+        folder: tempfile::TempDir,
+        results: Results,
+        blobs: Blobs,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            let results =
+                Results::open(&folder.path().join("out"), &folder.path().join("own")).expect("a folder");
+            let blobs = Blobs::in_folder(&folder.path().join("store")).expect("a store");
+            Self { folder, results, blobs }
+        }
+
+        async fn output(&self, step: &str, run: &str, files: &[&str]) -> OutputRecord {
+            let mut stored = Vec::new();
+            for path in files {
+                let key = format!("_/{run}/{step}/{path}");
+                let bytes = format!("{run} {path}");
+                self.blobs.put_bytes(&key, bytes.clone().into()).await.expect("stored");
+                let bytes = bytes.len() as u64;
+                stored.push(StoredFile { path: (*path).to_owned(), key, bytes, sha256: String::new() });
+            }
+            OutputRecord {
+                name: step.to_owned(),
+                kind: step.to_owned(),
+                step: step.to_owned(),
+                main: files[0].to_owned(),
+                files: stored,
+                facts: serde_json::Value::Null,
+            }
+        }
+
+        async fn export(&self, input: &str, outputs: &[OutputRecord]) -> Vec<Exported> {
+            self.results.export(Path::new(input), outputs, &self.blobs).await.expect("exported")
+        }
+
+        fn out(&self, path: &str) -> PathBuf {
+            self.folder.path().join("out").join(path)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_later_run_replaces_what_an_earlier_one_made_of_the_same_step_alone() {
+        let place = Place::new();
+        let first = [
+            place.output("hls", "one", &["master.m3u8", "720p/old.m4s"]).await,
+            place.output("mp4", "one", &["video.mp4"]).await,
+        ];
+        place.export("/in/film.mov", &first).await;
+        fs::write(place.out("film/hls/notes.txt"), "mine").expect("a file of the user's own");
+
+        let second = [place.output("hls", "two", &["master.m3u8", "480p/new.m4s"]).await];
+        place.export("/in/film.mov", &second).await;
+
+        let read = |path: &str| fs::read_to_string(place.out(path)).ok();
+        assert_eq!(read("film/hls/master.m3u8").as_deref(), Some("two master.m3u8"));
+        assert_eq!(read("film/hls/480p/new.m4s").as_deref(), Some("two 480p/new.m4s"));
+        assert!(!place.out("film/hls/720p").exists(), "what nothing names any more is gone");
+        assert_eq!(read("film/hls/notes.txt").as_deref(), Some("mine"));
+        assert_eq!(read("film/mp4/video.mp4").as_deref(), Some("one video.mp4"));
+    }
+
+    #[tokio::test]
+    async fn two_inputs_of_one_name_have_folders_of_their_own_for_good() {
+        let place = Place::new();
+        let output = [place.output("hls", "one", &["master.m3u8"]).await];
+
+        let mut folders = Vec::new();
+        for input in ["/a/film.mov", "/a/film.mp4", "/b/film.mov", "/a/film.mp4"] {
+            folders.push(place.export(input, &output).await.remove(0).path);
+        }
+
+        assert_eq!(folders[0], place.out("film/hls/master.m3u8"));
+        assert_eq!(folders[1], place.out("film.mp4/hls/master.m3u8"));
+        assert!(folders[2] != folders[0] && folders[2] != folders[1], "{folders:?}");
+        assert_eq!(folders[3], folders[1]);
+    }
+
+    #[tokio::test]
+    async fn putting_the_same_there_again_changes_nothing_and_leaves_nothing_behind() {
+        let place = Place::new();
+        let output = [place.output("mp4", "one", &["video.mp4"]).await];
+
+        place.export("/a/film.mov", &output).await;
+        place.export("/a/film.mov", &output).await;
+
+        let left: Vec<_> = fs::read_dir(place.out("film/mp4")).expect("a folder").collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    #[test]
+    fn a_copy_is_whole_and_known_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (blob, target) = (folder.path().join("blob"), folder.path().join("target"));
+        fs::write(&blob, "bytes").expect("a file");
+        fs::write(&target, "other").expect("a file");
+        assert!(!is_there_already(&blob, &target).expect("readable"));
+
+        link_or_copy(&blob, &target).expect("it can be linked");
+
+        assert!(is_there_already(&blob, &target).expect("readable"));
+        assert_eq!(fs::read_to_string(&target).expect("readable"), "bytes");
+    }
+}
