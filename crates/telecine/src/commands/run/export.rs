@@ -152,9 +152,12 @@ async fn put(file: &StoredFile, target: &Path, blobs: &Blobs) -> Result<()> {
     fs::create_dir_all(folder).with_context(cannot)?;
     match blobs.local_path(&file.key) {
         Some(blob) => {
-            let (blob, target) = (blob, target.to_owned());
-            tokio::task::spawn_blocking(move || link_or_copy(&blob, &target)).await?.with_context(cannot)
+            let (file, target) = (file.clone(), target.to_owned());
+            tokio::task::spawn_blocking(move || link_or_copy(&file, &blob, &target))
+                .await?
+                .with_context(cannot)
         }
+        None if has_content_of(file, target).with_context(cannot)? => Ok(()),
         None => {
             let part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder).with_context(cannot)?;
             blobs.fetch(&file.key, part.path()).await?;
@@ -164,8 +167,8 @@ async fn put(file: &StoredFile, target: &Path, blobs: &Blobs) -> Result<()> {
     }
 }
 
-fn link_or_copy(blob: &Path, target: &Path) -> io::Result<()> {
-    if is_there_already(blob, target)? {
+fn link_or_copy(file: &StoredFile, blob: &Path, target: &Path) -> io::Result<()> {
+    if is_there_already(file, blob, target)? {
         return Ok(());
     }
     let folder = target.parent().unwrap_or(Path::new("."));
@@ -173,26 +176,43 @@ fn link_or_copy(blob: &Path, target: &Path) -> io::Result<()> {
     let part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder)?.into_temp_path();
     fs::remove_file(&part)?;
     if fs::hard_link(blob, &part).is_err() {
-        let modified = fs::metadata(blob)?.modified()?;
         fs::copy(blob, &part)?;
-        let copy = File::options().write(true).open(&part)?;
-        readable_by_others(&copy)?;
-        copy.set_modified(modified)?;
+        readable_by_others(&File::options().write(true).open(&part)?)?;
     }
     part.persist(target).map_err(|refused| refused.error)
 }
 
-/// The same file by another name, or a copy of ours, which has its time.
-fn is_there_already(blob: &Path, target: &Path) -> io::Result<bool> {
+/// The same file by another name, or a copy.
+fn is_there_already(file: &StoredFile, blob: &Path, target: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
-    let there = match fs::symlink_metadata(target) {
-        Ok(there) => there,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(error),
-    };
     let blob = fs::metadata(blob)?;
-    let is_same = (there.dev(), there.ino()) == (blob.dev(), blob.ino());
-    Ok(is_same || (there.is_file() && there.len() == blob.len() && there.modified()? == blob.modified()?))
+    let is_same = fs::symlink_metadata(target)
+        .is_ok_and(|there| (there.dev(), there.ino()) == (blob.dev(), blob.ino()));
+    Ok(is_same || has_content_of(file, target)?)
+}
+
+/// Times and lengths can agree by chance; hashes do not.
+fn has_content_of(file: &StoredFile, target: &Path) -> io::Result<bool> {
+    if !fs::symlink_metadata(target).is_ok_and(|there| there.is_file() && there.len() == file.bytes) {
+        return Ok(false);
+    }
+    let mut hash = HashWriter(Sha256::new());
+    io::copy(&mut File::open(target)?, &mut hash)?;
+    let hex: String = hash.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(hex == file.sha256)
+}
+
+struct HashWriter(Sha256);
+
+impl Write for HashWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Temporary files are for their owner alone; results are for whoever may look into the folder.
@@ -237,8 +257,9 @@ mod tests {
                 let key = format!("_/{run}/{step}/{path}");
                 let bytes = format!("{run} {path}");
                 self.blobs.put_bytes(&key, bytes.clone().into()).await.expect("stored");
+                let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
                 let bytes = bytes.len() as u64;
-                stored.push(StoredFile { path: (*path).to_owned(), key, bytes, sha256: String::new() });
+                stored.push(StoredFile { path: (*path).to_owned(), key, bytes, sha256 });
             }
             OutputRecord {
                 name: step.to_owned(),
@@ -308,17 +329,21 @@ mod tests {
         assert_eq!(left.len(), 1, "{left:?}");
     }
 
-    #[test]
-    fn a_copy_is_whole_and_known_again() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (blob, target) = (folder.path().join("blob"), folder.path().join("target"));
-        fs::write(&blob, "bytes").expect("a file");
-        fs::write(&target, "other").expect("a file");
-        assert!(!is_there_already(&blob, &target).expect("readable"));
+    #[tokio::test]
+    async fn a_copy_is_known_again_and_another_file_of_the_same_length_is_replaced() {
+        let place = Place::new();
+        let output = [place.output("mp4", "one", &["video.mp4"]).await];
+        let exported = place.export("/a/film.mov", &output).await.remove(0).path;
+        let file = &output[0].files[0];
+        let blob = place.blobs.local_path(&file.key).expect("the store is a folder");
+        let copied = place.out("copy");
+        fs::copy(&blob, &copied).expect("a copy");
 
-        link_or_copy(&blob, &target).expect("it can be linked");
+        assert!(is_there_already(file, &blob, &copied).expect("readable"));
+        fs::remove_file(&exported).expect("it was there");
+        fs::write(&exported, "x".repeat(file.bytes as usize)).expect("another file");
+        place.export("/a/film.mov", &output).await;
 
-        assert!(is_there_already(&blob, &target).expect("readable"));
-        assert_eq!(fs::read_to_string(&target).expect("readable"), "bytes");
+        assert_eq!(fs::read(&exported).expect("readable"), fs::read(&blob).expect("readable"));
     }
 }
