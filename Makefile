@@ -14,9 +14,9 @@ help: ## list these targets
 setup: ## install what is missing (Debian; asks nothing)
 	@scripts/setup
 
-demo: setup ## ten jobs through three slots, then a worker killed half-way and nothing lost
-	cargo build --release --locked -p telecine
-	target/release/telecine demo
+demo: setup ## a phone's clip becomes a film that plays in a browser
+	cargo build --release --locked -p telecine -p telecine-vips
+	@scripts/demo target/release/telecine
 
 check: ## format, lints, dependencies: fast, nothing is run
 	cargo fmt --all --check

@@ -104,7 +104,7 @@ pub(crate) enum Command {
     /// Say what would be done with a media file, and why; nothing is decoded or written
     Plan {
         file: PathBuf,
-        /// A built-in recipe (web-video, mp4, vertical, audio, images) or a TOML file
+        /// A built-in recipe (web-video, mp4, vertical, audio, image, thumbnail) or a TOML file
         #[arg(long, value_name = "RECIPE", default_value = "web-video")]
         recipe: String,
     },
@@ -115,7 +115,7 @@ pub(crate) enum Command {
 /// What to make of files, and where to put it.
 #[derive(Args, Debug)]
 pub(crate) struct WorkFlags {
-    /// A built-in recipe or a TOML file; see `telecine plan`
+    /// A built-in recipe (web-video, mp4, vertical, audio, image, thumbnail) or a TOML file
     #[arg(long, value_name = "RECIPE", default_value = "web-video")]
     pub(crate) recipe: String,
     /// The folder for results: OUT/NAME OF THE FILE/STEP/…; database, store and scratch are in OUT/.telecine

@@ -1,65 +1,47 @@
-//! The built-in recipes, and those in files.
+//! The recipes that a command can name: the built-in ones, and those in files.
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use telecine_media::Recipe;
-
-use crate::nearest::did_you_mean;
-
-const BUILT_IN: [(&str, &str); 5] = [
-    ("web-video", include_str!("../../../recipes/web-video.toml")),
-    ("mp4", include_str!("../../../recipes/mp4.toml")),
-    ("vertical", include_str!("../../../recipes/vertical.toml")),
-    ("audio", include_str!("../../../recipes/audio.toml")),
-    ("images", include_str!("../../../recipes/images.toml")),
-];
+use crate::config::Config;
+use anyhow::{Result, bail};
+use telecine_pipeline::{Does, NoRecipe, Recipe, Recipes, parse_params};
 
 /// The recipe of that built-in name, or in that TOML file.
-pub(crate) fn load(named: &str) -> Result<Recipe> {
-    if let Some((_, text)) = BUILT_IN.iter().find(|(name, _)| *name == named) {
-        return parse(text);
+pub(crate) fn named(name: &str) -> Result<Recipe> {
+    match Recipes::built_in().get(name) {
+        Ok(recipe) => Ok(recipe.clone()),
+        Err(NoRecipe::Unknown { .. }) if Path::new(name).is_file() => {
+            Ok(Recipes::read(Path::new(name)).recipe?)
+        }
+        Err(NoRecipe::Unknown { near, .. }) => bail!("no recipe and no file is called `{name}`{near}"),
+        Err(invalid @ NoRecipe::Invalid(_)) => Err(invalid.into()),
     }
-    let path = Path::new(named);
-    if !path.is_file() {
-        let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-        bail!("no recipe and no file is called `{named}`{}", did_you_mean(named, &names));
-    }
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the recipe {named}"))?;
-    parse(&text).with_context(|| format!("the recipe {named} is not valid"))
 }
 
-/// The recipe as a graph of steps.
-pub(crate) fn for_run(named: &str, set: &[String]) -> Result<telecine_pipeline::Recipe> {
-    use telecine_pipeline::{Does, Step};
-    let recipe = load(named)?;
-    let Some(mut video) = recipe.video else {
-        bail!("only films can be made so far, and {named} makes none")
-    };
-    if !set.is_empty() {
-        bail!("--set is not understood yet");
-    }
-    let step = |name: &str, does| Step {
-        name: name.into(),
-        does,
-        needs: Vec::new(),
-        required: true,
-        lane: None,
-        priority: None,
-        attempts: None,
-    };
-    let mp4 = std::mem::take(&mut video.mp4).then(|| step("mp4", Does::Mp4(video.clone())));
-    let hls = (!video.packaging.is_empty()).then(|| step("hls", Does::Hls(video)));
-    let needs = hls.iter().map(|hls| hls.name.clone()).collect();
-    let mp4 = mp4.map(|mp4| Step { needs, ..mp4 });
-    let steps = hls.into_iter().chain(mp4).collect();
-    Ok(telecine_pipeline::Recipe { name: named.into(), description: String::new(), steps })
+/// The same with other values, each `STEP.KEY=VALUE`.
+pub(crate) fn chosen(name: &str, settings: &[String], _config: &Config) -> Result<Recipe> {
+    with_settings(&named(name)?, settings)
 }
 
-fn parse(text: &str) -> Result<Recipe> {
-    let recipe: Recipe = toml::from_str(text)?;
-    recipe.check()?;
-    Ok(recipe)
+fn with_settings(recipe: &Recipe, settings: &[String]) -> Result<Recipe> {
+    Ok(recipe.with_params(&parse_params(settings)?)?)
+}
+
+/// What all steps together ask of the media engine.
+pub(crate) fn load(name: &str) -> Result<telecine_media::Recipe> {
+    let mut asked = telecine_media::Recipe::default();
+    for step in named(name)?.enabled_steps() {
+        let Some(wanted) = step.does.media() else { continue };
+        let joins_segments = matches!(step.does, Does::Mp4(_)) && !step.needs.is_empty();
+        match &mut asked.video {
+            Some(video) if joins_segments => video.mp4 = true,
+            _ => asked.video = wanted.video.or(asked.video),
+        }
+        asked.pictures = wanted.pictures.or(asked.pictures);
+        asked.images = wanted.images.or(asked.images);
+        asked.audio = wanted.audio.or(asked.audio);
+    }
+    Ok(asked)
 }
 
 #[cfg(test)]
@@ -67,16 +49,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_built_in_recipe_is_valid() {
-        for (name, _) in BUILT_IN {
-            load(name).unwrap_or_else(|error| panic!("{name}: {error:#}"));
-        }
+    fn a_mistyped_name_is_refused_with_the_nearest_one() {
+        let error = named("web-vidoe").expect_err("there is no such recipe");
+
+        assert!(error.to_string().contains("did you mean `web-video`?"), "{error}");
     }
 
     #[test]
-    fn a_mistyped_name_is_refused_with_the_nearest_one() {
-        let error = load("web-vidoe").expect_err("there is no such recipe");
+    fn settings_change_values_and_a_mistyped_one_is_refused() {
+        let recipe = named("web-video").expect("a built-in one");
+        let error = with_settings(&recipe, &["mp5.enabled=true".into()]).expect_err("no such step");
+        let recipe = with_settings(&recipe, &["mp4.enabled=true".into()]).expect("valid");
 
-        assert!(error.to_string().contains("did you mean `web-video`?"), "{error}");
+        assert!(recipe.step("mp4").is_some_and(|step| step.enabled));
+        assert!(error.to_string().contains("mp5"), "{error}");
     }
 }

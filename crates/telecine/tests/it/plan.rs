@@ -36,8 +36,11 @@ fn a_plan_tells_its_decisions_and_their_reasons() {
 fn a_recipe_in_a_file_is_followed_and_a_wrong_one_named() {
     let place = Place::new();
     clip(&place);
-    place.write("small.toml", "[video]\nladder = { heights = [240] }\nsegment_seconds = 2\n");
-    place.write("wrong.toml", "[video]\nsegment_secnods = 2\n");
+    place.write(
+        "small.toml",
+        "[steps.hls]\nkind = \"hls\"\nwith = { ladder = { heights = [240] }, segment_seconds = 2 }\n",
+    );
+    place.write("wrong.toml", "[steps.hls]\nkind = \"hls\"\nwith = { segment_secnods = 2 }\n");
 
     let small = place.json(&["plan", "clip.mp4", "--recipe", "small.toml"]);
     let wrong = place.run(&["plan", "clip.mp4", "--recipe", "wrong.toml"]);

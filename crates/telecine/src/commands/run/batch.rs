@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use telecine_pipeline::records::{InputRecord, PlanRecord, read_all};
-use telecine_pipeline::{Input, Recipe, Submission, Submitted, submit};
+use telecine_pipeline::{Input, Recipe, Submission, Submitted, retry, submit};
 use telecine_queue::{Job, JobFilter, Page, Queue, QueueError, Run, RunFilter, RunId, RunPage, RunState};
 
 use super::ended::Ended;
@@ -22,6 +22,8 @@ use crate::studio::Studio;
 /// The priority of runs that nobody waits for at the moment, and of others.
 const SET_ASIDE: u8 = 10;
 const USUAL: u8 = 50;
+/// Less is not enough for a range of segments.
+const LEAST_SCRATCH_BYTES: u64 = 64 << 20;
 
 pub(crate) struct Batch {
     studio: Arc<Studio>,
@@ -29,6 +31,7 @@ pub(crate) struct Batch {
     recipe: Recipe,
     followed: Vec<Followed>,
     screen: Screen,
+    is_disk_full: bool,
 }
 
 /// A run that has not ended yet, and what was seen of it.
@@ -66,7 +69,7 @@ pub(crate) enum Taken {
 
 impl Batch {
     pub(crate) fn new(studio: Arc<Studio>, results: Results, recipe: Recipe, screen: Screen) -> Self {
-        Self { studio, results, recipe, followed: Vec::new(), screen }
+        Self { studio, results, recipe, followed: Vec::new(), screen, is_disk_full: false }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -135,11 +138,26 @@ impl Batch {
         }
         self.followed = going;
         self.screen.show(&self.followed);
+        self.warn_of_full_disk();
         match trouble {
             // What has ended is told first; the trouble is met again by the next look.
             Some(error) if ended.is_empty() => Err(error),
             Some(_) | None => Ok(ended),
         }
+    }
+
+    /// Jobs for which there is no space are not claimed. Nobody would know why nothing goes on.
+    fn warn_of_full_disk(&mut self) {
+        let scratch = &self.studio.shop.scratch;
+        let is_full = scratch.free_bytes() < LEAST_SCRATCH_BYTES;
+        if is_full && !self.is_disk_full && !self.followed.is_empty() {
+            say(format_args!(
+                "warning: there is hardly any space left for {}; what needs more waits until there is some\n\
+                 next: free some space, or set TELECINE_SCRATCH to a folder on another disk",
+                scratch.root().display()
+            ));
+        }
+        self.is_disk_full = is_full;
     }
 
     async fn look_at(&self, followed: &mut Followed) -> Result<Option<Ended>> {
@@ -224,7 +242,7 @@ async fn take_up(queue: &dyn Queue, run: &RunId, before: Before) -> Result<Taken
     Ok(match found.map(|run| run.state) {
         Some(RunState::Queued | RunState::Running) | None => Taken::Resumed,
         Some(RunState::Partial | RunState::Failed | RunState::Cancelled) if before == Before::Retry => {
-            match queue.retry_run(run, &[]).await? {
+            match retry(queue, run, &[]).await? {
                 0 => Taken::Known,
                 _ => Taken::Retried,
             }
