@@ -13,7 +13,7 @@ mod cost;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use telecine_media::{Delivery, Plan, Probe, SegmentRange};
+use telecine_media::{Delivery, Plan, Probe};
 use telecine_queue::NewJob;
 
 use crate::kinds::{ENCODE_AUDIO, ENCODE_RANGE, MP4, PACKAGE, PLAYABLE, REMUX, RangePayload};

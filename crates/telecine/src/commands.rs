@@ -11,6 +11,7 @@ mod migrate;
 mod pause;
 mod plan;
 mod probe;
+mod recipes;
 mod schedules;
 mod tenants;
 mod worker;
@@ -52,6 +53,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Migrate { .. }
         | Command::Probe { .. }
         | Command::Plan { .. }
+        | Command::Recipes(_)
         | Command::Config(_) => {}
     }
     let config = configuration::load(cli.global.config.as_deref(), cli.layer())?;
@@ -72,6 +74,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Config(command) => config::run(command, &config, output),
         Command::Probe { file } => probe::run(&file, &config, output).await,
         Command::Plan { file, recipe } => Box::pin(plan::run(&file, &recipe, &config, output)).await,
+        Command::Recipes(command) => recipes::run(command, &config, output),
         Command::Demo | Command::Completions { .. } | Command::Doctor => unreachable!("answered above"),
     };
     close_opened().await;

@@ -38,11 +38,12 @@ pub(crate) enum Key {
     DrainMs,
     KeepHistoryDays,
     Sandbox,
+    Recipes,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Database,
         Self::Slots,
         Self::Concurrency,
@@ -55,6 +56,7 @@ impl Key {
         Self::DrainMs,
         Self::KeepHistoryDays,
         Self::Sandbox,
+        Self::Recipes,
         Self::Log,
     ];
 
@@ -72,6 +74,7 @@ impl Key {
             Self::DrainMs => "drain_ms",
             Self::KeepHistoryDays => "keep_history_days",
             Self::Sandbox => "sandbox",
+            Self::Recipes => "recipes",
             Self::Log => "log",
         }
     }
@@ -93,7 +96,7 @@ impl Key {
             Self::KeepHistoryDays => Some("30"),
             Self::Sandbox => Some("on"),
             Self::Log => Some("pretty"),
-            Self::Slots | Self::Kinds | Self::Name => None,
+            Self::Slots | Self::Kinds | Self::Name | Self::Recipes => None,
         }
     }
 
@@ -189,6 +192,8 @@ pub(crate) struct Config {
     pub(crate) keep_history: Duration,
     /// Whether programs that read media are confined.
     pub(crate) sandbox: bool,
+    /// The folder of the user's own recipes.
+    pub(crate) recipes: Option<PathBuf>,
     pub(crate) log: Log,
     typed: Layer,
 }

@@ -12,16 +12,28 @@ use telecine_queue::{Needed, NewJob};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let promises: [(&str, fn()); 10] = [
-        ("built_in_recipes_have_the_jobs_of_their_golden_files", built_in_recipes_have_the_jobs_of_their_golden_files),
+        (
+            "built_in_recipes_have_the_jobs_of_their_golden_files",
+            built_in_recipes_have_the_jobs_of_their_golden_files,
+        ),
         ("what_a_viewer_waits_for_comes_first", what_a_viewer_waits_for_comes_first),
-        ("a_film_without_sound_is_playable_with_its_first_range", a_film_without_sound_is_playable_with_its_first_range),
+        (
+            "a_film_without_sound_is_playable_with_its_first_range",
+            a_film_without_sound_is_playable_with_its_first_range,
+        ),
         ("pictures_come_early_and_keep_no_viewer_waiting", pictures_come_early_and_keep_no_viewer_waiting),
         ("every_job_stands_behind_what_it_needs", every_job_stands_behind_what_it_needs),
         ("costs_grow_with_the_work", costs_grow_with_the_work),
         ("a_step_waits_for_all_of_what_it_needs", a_step_waits_for_all_of_what_it_needs),
-        ("an_input_without_pictures_leaves_optional_ones_out", an_input_without_pictures_leaves_optional_ones_out),
+        (
+            "an_input_without_pictures_leaves_optional_ones_out",
+            an_input_without_pictures_leaves_optional_ones_out,
+        ),
         ("what_needs_a_step_that_was_left_out_is_left_out", what_needs_a_step_that_was_left_out_is_left_out),
-        ("a_required_step_that_the_input_cannot_give_is_refused", a_required_step_that_the_input_cannot_give_is_refused),
+        (
+            "a_required_step_that_the_input_cannot_give_is_refused",
+            a_required_step_that_the_input_cannot_give_is_refused,
+        ),
     ];
     let trial = |(name, promise): (&str, fn())| {
         Trial::test(format!("graph::{name}"), move || {
@@ -175,10 +187,16 @@ fn told(recipe: &Recipe, planned: &Planned, jobs: &[NewJob]) -> String {
     for warning in &planned.warnings {
         writeln!(text, "warning {}: {} ({})", warning.step, warning.message, warning.code).unwrap();
     }
-    writeln!(text, "\n{:<14} {:<13} {:<5} {:<9} {:>7} {:<8} needs", "step", "kind", "lane", "", "cost ms", "segments").unwrap();
+    writeln!(
+        text,
+        "\n{:<14} {:<13} {:<5} {:<9} {:>7} {:<8} needs",
+        "step", "kind", "lane", "", "cost ms", "segments"
+    )
+    .unwrap();
     for job in jobs {
         let range = &job.payload["range"];
-        let range = if range.is_null() { String::new() } else { format!("{}..{}", range["start"], range["end"]) };
+        let range =
+            if range.is_null() { String::new() } else { format!("{}..{}", range["start"], range["end"]) };
         let required = if job.required { "required" } else { "optional" };
         let (NewJob { kind, lane, cost_ms, .. }, step) = (job, step(job));
         let needs = needed_steps(jobs, job).into_iter().collect::<Vec<_>>().join(" ");
@@ -241,13 +259,19 @@ fn pictures_come_early_and_keep_no_viewer_waiting() {
         let segments: u64 = jobs[..nth]
             .iter()
             .filter(|job| job.kind == "encode_range")
-            .map(|job| job.payload["range"]["end"].as_u64().unwrap() - job.payload["range"]["start"].as_u64().unwrap())
+            .map(|job| {
+                job.payload["range"]["end"].as_u64().unwrap()
+                    - job.payload["range"]["start"].as_u64().unwrap()
+            })
             .sum();
         let plays_ms = segments * 4_000;
         assert!(plays_ms >= u64::from(jobs[nth].cost_ms).min(seconds * 1_000), "{seconds} s: {plays_ms}");
         let before_ms: u64 = jobs[..nth].iter().map(|job| u64::from(job.cost_ms)).sum();
         let all_ms: u64 = jobs.iter().map(|job| u64::from(job.cost_ms)).sum();
-        assert!(seconds < 600 || before_ms < all_ms / 2, "{seconds} s: {before_ms} of {all_ms} ms come first");
+        assert!(
+            seconds < 600 || before_ms < all_ms / 2,
+            "{seconds} s: {before_ms} of {all_ms} ms come first"
+        );
         assert!(!jobs[nth].required && jobs[nth].needs.is_empty());
     }
 }
@@ -273,7 +297,9 @@ fn costs_grow_with_the_work() {
     let web = built_in("web-video", &[]);
 
     assert!(total(&web, &film(600)) > 9 * total(&web, &film(60)));
-    assert!(total(&built_in("web-video", &["hls.ladder.heights=[240]"]), &film(60)) < total(&web, &film(60)) / 3);
+    assert!(
+        total(&built_in("web-video", &["hls.ladder.heights=[240]"]), &film(60)) < total(&web, &film(60)) / 3
+    );
     assert!(total(&built_in("web-video", &["hls.codec=h265"]), &film(60)) > 3 * total(&web, &film(60)));
     assert!(total(&built_in("mp4", &[]), &small_film(60)) < total(&built_in("mp4", &[]), &film(60)) / 5);
     let ranges: Vec<u32> = jobs(&web, &film(7_200))
@@ -281,7 +307,10 @@ fn costs_grow_with_the_work() {
         .filter(|job| job.kind == "encode_range")
         .map(|job| job.cost_ms)
         .collect();
-    assert!(ranges[0] < ranges[1] && ranges.iter().skip(5).take(50).all(|cost| *cost == ranges[5]), "{ranges:?}");
+    assert!(
+        ranges[0] < ranges[1] && ranges.iter().skip(5).take(50).all(|cost| *cost == ranges[5]),
+        "{ranges:?}"
+    );
 }
 
 fn a_step_waits_for_all_of_what_it_needs() {
@@ -340,6 +369,11 @@ fn a_required_step_that_the_input_cannot_give_is_refused() {
     ] {
         let recipe = built_in(recipe, &[]);
         let error = Planned::of(&recipe, probe.format, Some(&probe), &capabilities()).unwrap_err();
-        assert_eq!((error.step.as_str(), error.source.code()), (refused, "input_no_such_stream"), "{}", recipe.name);
+        assert_eq!(
+            (error.step.as_str(), error.source.code()),
+            (refused, "input_no_such_stream"),
+            "{}",
+            recipe.name
+        );
     }
 }

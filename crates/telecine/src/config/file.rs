@@ -45,7 +45,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Layer> {
 fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
     match (key, value) {
         (
-            Key::Database | Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox,
+            Key::Database | Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox | Key::Recipes,
             DeValue::String(text),
         ) => Some(text.to_string()),
         (Key::Sandbox, DeValue::Boolean(on)) => Some(if *on { "on" } else { "off" }.into()),
@@ -70,7 +70,9 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::KeepHistoryDays,
             value,
         ) => integer(value),
-        (Key::Database | Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox, _) => None,
+        (Key::Database | Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox | Key::Recipes, _) => {
+            None
+        }
     }
 }
 
@@ -86,6 +88,7 @@ fn expected(key: Key) -> &'static str {
         Key::Database => "a text such as \"sqlite:telecine.db\"",
         Key::Name | Key::Log => "a text",
         Key::Sandbox => "true or false",
+        Key::Recipes => "a text: the folder of your own recipes",
         Key::Kinds => "a list of texts such as [\"pause\"]",
         Key::Slots => "a table such as { cpu = 2, net = 8 } or a text such as \"cpu=2,net=8\"",
         Key::Concurrency

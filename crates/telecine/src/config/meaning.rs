@@ -29,6 +29,7 @@ pub(super) fn of(typed: Layer) -> Result<Config> {
         drain_within: reader.required(Key::DrainMs, milliseconds)?,
         keep_history: reader.required(Key::KeepHistoryDays, days)?,
         sandbox: reader.required(Key::Sandbox, on_or_off)?,
+        recipes: reader.optional(Key::Recipes, |text| Ok(text.into()))?,
         log: reader.required(Key::Log, log)?,
         typed: typed.clone(),
     };

@@ -4,6 +4,7 @@ mod commands;
 mod demo;
 mod media;
 mod plan;
+mod recipes;
 mod steering;
 mod telecine;
 mod worker;
