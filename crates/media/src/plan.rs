@@ -34,7 +34,7 @@ pub use encoder::{EncoderPlan, HARDWARE_ENCODERS};
 pub use grid::{Grid, SegmentRange};
 pub use ladder::Rung;
 pub(crate) use picture::DEINTERLACE;
-pub use picture::{Crop, Mark, Picture, Scaler};
+pub use picture::{Crop, Mark, Picture, Scaler, SourceFrame};
 pub use rate::Timeline;
 pub use sound::SoundPlan;
 
