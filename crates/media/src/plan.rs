@@ -28,6 +28,7 @@ use crate::sniff::{Class, Format};
 use crate::tool::Program;
 
 pub use colour::{Colour, ColourPath, Matrix, Primaries, Transfer};
+pub(crate) use command::CLOCK_STREAMS;
 pub use command::{DecodeInputs, DecodeSpan};
 pub use delivery::{Delivery, copy_obstacle};
 pub use encoder::{EncoderPlan, HARDWARE_ENCODERS};

@@ -36,6 +36,10 @@ pub struct DecodeInputs<'a> {
 const MICROSECONDS: &str = "settb=1/1000000";
 /// Logs each frame that the decoder really gave, before `fps` repeats and drops any: which one, when, and of what size.
 const TELL_FRAMES: &str = "showinfo=checksum=0";
+/// Every stream that says what time it is, used for nothing else.
+pub(crate) const CLOCK_STREAMS: [&str; 6] = ["-map", "0:v?", "-map", "0:a?", "-c", "copy"];
+/// Sound is written beside the pictures that are shown with it, more or less.
+const READ_ON_US: u64 = 1_000_000;
 /// Shapes that differ by less are stretched: it is rounding, or a black edge that was cut off.
 const SAME_SHAPE: f64 = 0.02;
 
@@ -72,6 +76,12 @@ impl VideoPlan {
         args.extend(["-map", "[out]", "-fps_mode", "passthrough", "-frames:v"].map(Into::into));
         args.push(span.frames.to_string().into());
         args.extend(["-pix_fmt", "yuv420p", "-f", "rawvideo", "pipe:1"].map(Into::into));
+        if self.format.clock_may_jump() {
+            let end_us = self.timeline.time_us(span.first_frame + span.frames);
+            let end_us = end_us.saturating_add_signed(self.timeline.origin_us).saturating_add(READ_ON_US);
+            args.extend(CLOCK_STREAMS.map(Into::into));
+            args.extend(["-t".into(), seconds(end_us).into(), "-f".into(), "null".into(), "-".into()]);
+        }
         Ok(args)
     }
 
