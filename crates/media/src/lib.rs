@@ -27,6 +27,7 @@
 
 mod audio;
 mod capability;
+mod damage;
 mod digest;
 mod ending;
 mod error;
@@ -64,7 +65,7 @@ pub use pictures::{Pictures, Poster, Preview, SampledFrame, SceneCut, Storyboard
 pub use plan::{
     Colour, ColourPath, Crop, Decision, DecodeInputs, DecodeSpan, Delivery, EncoderPlan, Grid,
     HARDWARE_ENCODERS, Mark, Matrix, Picture, Plan, Primaries, Rung, Scaler, SegmentRange, SoundPlan,
-    Timeline, Transfer, VideoPlan, copy_obstacle, plan,
+    SourceFrame, Timeline, Transfer, VideoPlan, copy_obstacle, plan,
 };
 pub use playlist::{
     AudioGroup, AudioRendition, Bandwidth, GrowingPlaylist, MediaFacts, Presentation, SegmentFact, Variant,

@@ -28,13 +28,14 @@ use crate::sniff::{Class, Format};
 use crate::tool::Program;
 
 pub use colour::{Colour, ColourPath, Matrix, Primaries, Transfer};
+pub(crate) use command::CLOCK_STREAMS;
 pub use command::{DecodeInputs, DecodeSpan};
 pub use delivery::{Delivery, copy_obstacle};
 pub use encoder::{EncoderPlan, HARDWARE_ENCODERS};
 pub use grid::{Grid, SegmentRange};
 pub use ladder::Rung;
 pub(crate) use picture::DEINTERLACE;
-pub use picture::{Crop, Mark, Picture, Scaler};
+pub use picture::{Crop, Mark, Picture, Scaler, SourceFrame};
 pub use rate::Timeline;
 pub use sound::SoundPlan;
 

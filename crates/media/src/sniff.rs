@@ -89,6 +89,12 @@ pub async fn sniff_file(path: &Path) -> Result<Format> {
 }
 
 impl Format {
+    /// Recordings of such a format may be joined end to end, each with a clock of its own. FFmpeg then counts on, from
+    /// where the streams that are in use were: all who read such a file must use the same ones.
+    pub(crate) fn clock_may_jump(self) -> bool {
+        matches!(self, Self::MpegTs | Self::Ogg)
+    }
+
     pub fn class(self) -> Class {
         match self {
             Self::Mp4 | Self::Matroska | Self::Webm | Self::Avi | Self::MpegTs | Self::Flv | Self::Ogg => {

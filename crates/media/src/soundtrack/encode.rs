@@ -11,9 +11,9 @@ use super::{Channels, SAMPLE_RATE, STEP, SoundtrackSpec};
 use crate::capability::Piece;
 use crate::error::{At, MediaError, Result};
 use crate::loudness::LoudnessMeasure;
+use crate::plan::CLOCK_STREAMS;
 use crate::probe::{file_url, input_args};
 use crate::recipe::{AudioCodec, Loudness};
-use crate::sniff::Format;
 use crate::tool::{Output, Program, Progress, Tool, ToolLimits, Toolbox};
 
 /// The film's zero in the uncut file: one second, so that the frame before it has a time of its own.
@@ -140,13 +140,12 @@ impl SoundtrackSpec<'_> {
     }
 
     /// In formats whose clocks may jump, FFmpeg counts from the earliest stream that is used (5.1 and since), which would
-    /// move sound that begins late to the film's zero. So the picture is used too, for nothing.
+    /// move sound that begins late to the film's zero. So all streams are used, for nothing.
     fn keeping_the_clock(&self, tool: Tool) -> Tool {
-        match self.probe.format {
-            Format::MpegTs | Format::Ogg if !self.probe.video_streams.is_empty() => {
-                tool.args(["-map", "0:v?", "-c:v", "copy", "-f", "null", "-"])
-            }
-            _ => tool,
+        if self.probe.format.clock_may_jump() {
+            tool.args(CLOCK_STREAMS).args(["-f", "null", "-"])
+        } else {
+            tool
         }
     }
 

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
-use crate::probe::{Probe, VideoStream};
+use crate::probe::{AudioStream, Probe, VideoStream};
 use crate::rational::Rational;
 use crate::tool::Toolbox;
 
@@ -43,7 +43,10 @@ pub async fn with_measured_length(
         return Ok(probe);
     }
     let streams = read_packets(toolbox, path, &probe, limits, cancel).await?;
-    refuse_truncated(&probe, &streams)?;
+    // Where clocks may jump, what is told is only the difference between the last time and the first.
+    if !probe.format.clock_may_jump() {
+        refuse_truncated(&probe, &streams)?;
+    }
     let measured = correct(probe, &streams)?;
     limits.check(&measured)?;
     Ok(measured)
@@ -98,8 +101,19 @@ fn correct(mut probe: Probe, spans: &Spans) -> Result<Probe> {
     let end_us = span.first_us.saturating_add(duration_us);
     let longest_us = spans.values().map(Span::end_us).max().unwrap_or(end_us).max(end_us);
     let whole_us = u64::try_from(longest_us.saturating_sub(probe.start_us)).ok();
+    if probe.format.clock_may_jump() {
+        probe.duration_us = whole_us;
+        probe.audio_streams.iter_mut().for_each(|audio| correct_sound(audio, spans));
+    }
     probe.duration_us = probe.duration_us.or(whole_us);
     Ok(probe)
+}
+
+fn correct_sound(audio: &mut AudioStream, spans: &Spans) {
+    if let Some(span) = spans.get(&audio.index) {
+        audio.start_us = span.first_us;
+        audio.duration_us = Some(span.duration_us().unsigned_abs());
+    }
 }
 
 /// Whether frames come much faster at times than they do on average.

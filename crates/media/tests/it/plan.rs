@@ -33,6 +33,7 @@ const FILTERS: &[&str] = &[
     "setpts",
     "setsar",
     "settb",
+    "showinfo",
     "split",
     "tonemap",
     "transpose",

@@ -48,8 +48,15 @@ impl Work {
         let mut made = Vec::new();
         // The last range first: none needs another.
         for range in plan.ranges.iter().rev() {
-            let job =
-                RangeJob { plan, source, folder: &folder, range: *range, skip: &[], limits: &self.limits };
+            let job = RangeJob {
+                plan,
+                source,
+                folder: &folder,
+                range: *range,
+                skip: &[],
+                limits: &self.limits,
+                stall: RangeJob::STALL,
+            };
             let done = Box::pin(encode_range(&self.toolbox, &job, &self.cancel, &mut |_| {})).await.unwrap();
             made.extend(done.segments);
         }

@@ -41,6 +41,7 @@ impl Work for EncodeRange {
             range,
             skip: &skip,
             limits: &attempt.shop.limits,
+            stall: RangeJob::STALL,
         };
         let encoding = async move {
             let total = range.segments().count() as f64;

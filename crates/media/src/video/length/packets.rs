@@ -10,7 +10,8 @@ use super::STEP;
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::probe::{Probe, input_args};
-use crate::tool::{Output, Program, ToolLimits, Toolbox};
+use crate::rational::Rational;
+use crate::tool::{Output, Program, Tool, ToolLimits, Toolbox};
 
 /// What the packets of one stream say.
 #[derive(Debug)]
@@ -73,10 +74,10 @@ pub(super) async fn read_packets(
     limits: &Limits,
     cancel: &CancellationToken,
 ) -> Result<Spans> {
-    let mut running = toolbox
-        .tool(Program::Ffprobe, STEP)?
-        .args(["-of", "csv=p=0", "-show_entries", "packet=stream_index,pts_time,duration_time,flags"])
-        .args(input_args(path, probe.format, limits)?)
+    let mut listing =
+        if probe.format.clock_may_jump() { Listing::counted_on(probe) } else { Listing::AsTheyAre };
+    let mut running = listing
+        .tool(toolbox, path, probe, limits)?
         .readable(path)
         .stdout(Output::Pipe)
         .limits(ToolLimits { file_size_bytes: Some(0), ..ToolLimits::for_media(limits.duration) })
@@ -88,7 +89,7 @@ pub(super) async fn read_packets(
         let mut lines = BufReader::new(stdout).lines();
         while let Ok(Some(line)) = lines.next_line().await {
             activity.advanced();
-            let Some(shown) = listed(&line) else { continue };
+            let Some(shown) = listing.shown(&line) else { continue };
             let span = spans.entry(shown.stream).or_insert_with(|| Span::at(shown));
             span.take(shown);
             if Some(shown.stream) == pictures {
@@ -98,6 +99,78 @@ pub(super) async fn read_packets(
     }
     running.finish().await?;
     Ok(spans)
+}
+
+/// How packets are listed.
+#[derive(Debug)]
+enum Listing {
+    /// By ffprobe, with the times that they have in the file.
+    AsTheyAre,
+    /// By ffmpeg, which counts on where a clock jumps, as it does when it decodes.
+    CountedOn {
+        /// The streams of the file, in the order in which they are listed, and their ticks in microseconds.
+        streams: Vec<(u32, f64)>,
+        start_us: i64,
+    },
+}
+
+impl Listing {
+    fn counted_on(probe: &Probe) -> Self {
+        let pictures = probe.video_streams.iter().map(|video| (video.index, video.time_base));
+        let sounds = probe.audio_streams.iter().map(|audio| (audio.index, audio.time_base));
+        let streams = pictures.chain(sounds).map(|(index, base)| (index, base.as_f64() * 1e6)).collect();
+        Self::CountedOn { streams, start_us: probe.start_us }
+    }
+
+    fn tool(&self, toolbox: &Toolbox, path: &Path, probe: &Probe, limits: &Limits) -> Result<Tool> {
+        let input = input_args(path, probe.format, limits)?;
+        match self {
+            Self::AsTheyAre => Ok(toolbox
+                .tool(Program::Ffprobe, STEP)?
+                .args(["-of", "csv=p=0", "-show_entries"])
+                .arg("packet=stream_index,pts_time,duration_time,flags")
+                .args(input)),
+            Self::CountedOn { streams, .. } => {
+                let tool = toolbox.tool(Program::Ffmpeg, STEP)?.args(input);
+                let mapped =
+                    streams.iter().fold(tool, |tool, (index, _)| tool.args(["-map", &format!("0:{index}")]));
+                // Packets before the first key frame count, too.
+                Ok(mapped.args(["-c", "copy", "-copyinkf", "-f", "framecrc", "pipe:1"]))
+            }
+        }
+    }
+
+    fn shown(&mut self, line: &str) -> Option<Shown> {
+        match self {
+            Self::AsTheyAre => listed(line),
+            Self::CountedOn { streams, start_us } => match line.strip_prefix("#tb ") {
+                Some(base) => {
+                    take_time_base(streams, base);
+                    None
+                }
+                None => counted(line, streams, *start_us),
+            },
+        }
+    }
+}
+
+/// `0: 1/90000`.
+fn take_time_base(streams: &mut [(u32, f64)], text: &str) {
+    let Some((number, base)) = text.split_once(": ") else { return };
+    let (Ok(number), Ok(base)) = (number.parse::<usize>(), base.trim().parse::<Rational>()) else { return };
+    if let Some((_, tick_us)) = streams.get_mut(number) {
+        *tick_us = base.as_f64() * 1e6;
+    }
+}
+
+/// `0,    -7200,        0,     3600,     1234, 0x1234abcd`: the stream, when it is decoded and shown, how long it lasts.
+fn counted(line: &str, streams: &[(u32, f64)], start_us: i64) -> Option<Shown> {
+    let mut fields = line.split(',').map(str::trim);
+    let (stream, tick_us) = streams.get(fields.next()?.parse::<usize>().ok()?)?;
+    let mut times = fields.skip(1).map(|field| field.parse::<i64>().ok().filter(|ticks| *ticks != i64::MIN));
+    let (pts, lasts) = (times.next()??, times.next()?.unwrap_or(0));
+    let us = |ticks: i64| (ticks as f64 * tick_us).round() as i64;
+    Some(Shown { stream: *stream, pts_us: us(pts).saturating_add(start_us), lasts_us: us(lasts) })
 }
 
 /// `0,1.400000,0.040000,K__`. A packet without a time tells nothing, and one that an edit list hides is not shown.

@@ -171,6 +171,7 @@ async fn cancelling_ends_the_work_and_keeps_what_was_told() {
         range: plan.grid.whole(),
         skip: &[],
         limits: &Limits::default(),
+        stall: RangeJob::STALL,
     };
     let cancel = CancellationToken::new();
     let mut told = Vec::new();
