@@ -166,8 +166,8 @@ pub async fn remux_to_mp4(
         .args(["-c", "copy", "-bitexact", "-map_metadata", "-1", "-map_chapters", "-1"])
         .args(["-movflags", "+faststart", "-f", "mp4", "-y"])
         .arg(file_url(&output));
-    let frames = tool.start(cancel)?.finish().await?.progress.frame;
-    let made = Progressive::examined(output, frames).await?;
+    tool.start(cancel)?.finish().await?;
+    let made = Progressive::examined(output).await?;
     if let Some(duration_us) = made.duration_us {
         spec.require_end(duration_us)?;
     }

@@ -39,7 +39,7 @@ pub(super) async fn encode(
     let whole = std::path::absolute(spec.folder.join("whole.mp4"))
         .map_err(|error| MediaError::io(STEP, "the folder has no path", &error))?;
     let graph = format!(
-        "{}{},asplit=2[sound][metered];[metered]{METER},anullsink;\
+        "{}{},asplit=2[sound][metered];[metered]{METER}[heard];\
          [sound]apad=whole_len={samples},atrim=end_sample={samples}[out]",
         spec.sound()?,
         gain.unwrap_or_default(),
@@ -52,7 +52,9 @@ pub(super) async fn encode(
         .args(["-bitexact", "-threads", "1", "-map_metadata", "-1", "-map_chapters", "-1"])
         .args(["-output_ts_offset", "1", "-avoid_negative_ts", "disabled", "-f", "mp4"])
         .args(["-movflags", "+cmaf+empty_moov+frag_discont", "-frag_duration", "4000000", "-y"])
-        .arg(file_url(&whole));
+        .arg(file_url(&whole))
+        // Not into `anullsink`, beside which FFmpeg 7.0 aborts when the padding begins.
+        .args(["-map", "[heard]", "-f", "null", "-"]);
     let metered = metered(spec.keeping_the_clock(tool), on_progress, cancel).await?;
     let channels = u64::from(spec.channel_count());
     let (samples, source_loudness) = match source {
