@@ -86,13 +86,13 @@ pub async fn progressive_from_segments(
         .scratch(absolute(folder, "")?)
         .stdout(Output::Progress)
         .limits(ToolLimits { wall: Duration::from_secs(3600), ..patient(Duration::ZERO) });
-    let frames = tool.start(cancel)?.finish().await?.progress.frame;
+    tool.start(cancel)?.finish().await?;
     for list in lists {
         tokio::fs::remove_file(&list)
             .await
             .map_err(|error| MediaError::io(STEP, "a list cannot be removed", &error))?;
     }
-    Progressive::examined(output, frames).await
+    Progressive::examined(output).await
 }
 
 /// Encodes the source into `folder/film.mp4`.
@@ -103,8 +103,9 @@ pub async fn progressive_from_source(
     cancel: &CancellationToken,
 ) -> Result<Progressive> {
     let running = spec.tool(toolbox)?.start(cancel)?;
-    let frames = running.finish_watched(on_progress).await?.progress.frame;
-    let made = Progressive::examined(absolute(spec.folder, "film.mp4")?, frames).await?;
+    running.finish_watched(on_progress).await?;
+    let made = Progressive::examined(absolute(spec.folder, "film.mp4")?).await?;
+    let frames = made.frames;
     match spec.frames {
         Some(expected) if frames < expected => {
             let what = format!("the picture ends after {frames} frames of {expected}");
@@ -156,8 +157,9 @@ pub(crate) fn patient(duration: Duration) -> ToolLimits {
 }
 
 impl Progressive {
-    /// A file that was just written: whole, and with its index first.
-    pub(crate) async fn examined(path: PathBuf, frames: u64) -> Result<Self> {
+    /// A file that was just written: whole, and with its index first. Its frames are counted by that index: FFmpeg's
+    /// progress counts no frames that are copied since version 7.
+    pub(crate) async fn examined(path: PathBuf) -> Result<Self> {
         let summary = mp4_summary(&path).await?;
         if let Some(what) = summary.truncated {
             return Err(MediaError::unexpected(At::new(STEP, format!("the file made is not whole: {what}"))));
@@ -168,6 +170,7 @@ impl Progressive {
                 "the index of the file made is not at its start",
             )));
         }
+        let frames = summary.video_frames.unwrap_or(0);
         Ok(Self { path, bytes: summary.file_bytes, frames, duration_us: summary.duration_us })
     }
 }

@@ -149,8 +149,8 @@ pub async fn remux_to_mp4(
         .args(spec.tag_of_picture(spec.video_index()))
         .args(["-movflags", "+faststart", "-f", "mp4", "-y"])
         .arg(file_url(&output));
-    let frames = tool.start(cancel)?.finish().await?.progress.frame;
-    let made = Progressive::examined(output, frames).await?;
+    tool.start(cancel)?.finish().await?;
+    let made = Progressive::examined(output).await?;
     if let Some(duration_us) = made.duration_us {
         spec.require_end(duration_us)?;
     }

@@ -219,11 +219,14 @@ fn preview(look: &Look<'_>, spec: &PicturesSpec) -> Branch {
     Branch { filters, output, shape: Shape::Moving { size } }
 }
 
+/// All frames go on to nowhere, and those that begin a scene are written down: since FFmpeg 7 an output that gets no
+/// frame is an error, which a film of one scene is not.
 fn scenes(look: &Look<'_>) -> Branch {
     let filters = format!(
-        "{},scdet=threshold={SCENE_THRESHOLD},metadata=mode=select:key=lavfi.scd.time,{}",
+        "{},scdet=threshold={SCENE_THRESHOLD},settb=1/1000000,\
+         metadata=mode=print:key=lavfi.scd.time:file={}",
         look.glance(),
-        timed(Part::Scenes),
+        Part::Scenes.times_file(),
     );
     Branch { filters, output: words(&["-f", "null", "-"]), shape: Shape::Times }
 }

@@ -48,7 +48,9 @@ pub(super) async fn encode(
         .args(["-bitexact", "-threads", "1", "-map_metadata", "-1", "-map_chapters", "-1"])
         .args(["-output_ts_offset", "1", "-avoid_negative_ts", "disabled", "-f", "mp4"])
         .args(["-movflags", "+cmaf+empty_moov+frag_discont", "-frag_duration", "4000000", "-y"])
-        .arg(file_url(&whole));
+        .arg(file_url(&whole))
+        // Not into `anullsink`, beside which FFmpeg 7.0 aborts when the padding begins.
+        .args(["-map", "[heard]", "-f", "null", "-"]);
     let metered = metered(spec.keeping_the_clock(tool), on_progress, cancel).await?;
     let channels = u64::from(spec.channel_count());
     let (samples, source_loudness) = match source {
@@ -76,7 +78,7 @@ pub(crate) fn pieces(codec: AudioCodec, loudness: Loudness) -> BTreeSet<Piece> {
 
 fn whole_graph(sound: &str, gain: &str, samples: i64) -> String {
     format!(
-        "{sound}{gain},asplit=2[sound][metered];[metered]{METER},anullsink;\
+        "{sound}{gain},asplit=2[sound][metered];[metered]{METER}[heard];\
          [sound]apad=whole_len={samples},atrim=end_sample={samples}[out]"
     )
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
-use telecine_media::{Confinement, Limits, MediaError, Probe, Toolbox, probe};
+use telecine_media::{Confinement, Limits, MediaError, Probe, Program, Toolbox, probe};
 use tokio_util::sync::CancellationToken;
 
 /// Removed by the operating system's cleaning of its temporary folder: statics are never dropped.
@@ -59,7 +59,29 @@ pub(crate) fn ffmpeg(args: &[&str], output: &Path) {
 }
 
 pub(crate) fn toolbox() -> Toolbox {
-    Toolbox::from_path(Confinement::None)
+    toolbox_of(Confinement::None)
+}
+
+/// The programs in `PATH`, with another FFmpeg where `TELECINE_TEST_FFMPEG` names one (`make test-ffmpeg-7`). Clips are
+/// made by the one in `PATH` all the same.
+pub(crate) fn toolbox_of(confinement: Confinement) -> Toolbox {
+    let toolbox = Toolbox::from_path(confinement);
+    match std::env::var_os("TELECINE_TEST_FFMPEG") {
+        Some(ffmpeg) => toolbox.with(Program::Ffmpeg, ffmpeg),
+        None => toolbox,
+    }
+}
+
+/// The second FFmpeg, if `scripts/fetch-ffmpeg-7` could get it. Not every machine has a build of it.
+pub(crate) fn ffmpeg_7() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+    let ffmpeg = cache.join("telecine-tools/ffmpeg-7/ffmpeg");
+    if !ffmpeg.is_file() {
+        eprintln!("left out: {} is not there (make setup)", ffmpeg.display());
+        return None;
+    }
+    Some(ffmpeg)
 }
 
 pub(crate) async fn probed(path: &Path) -> Result<Probe, MediaError> {

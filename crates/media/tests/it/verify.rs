@@ -228,6 +228,7 @@ async fn a_source_that_was_cut_is_refused_whatever_was_made_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut film = Film::made(folder.path()).await;
     film.source = Some(Mp4Summary {
+        video_frames: None,
         file_bytes: 10,
         truncated: Some("mdat reaches to byte 20 of a file of 10 bytes".to_owned()),
         faststart: true,

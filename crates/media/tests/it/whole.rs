@@ -28,9 +28,9 @@ struct Work {
 }
 
 impl Work {
-    fn new() -> Self {
+    fn with(toolbox: Toolbox) -> Self {
         Self {
-            toolbox: sandbox::toolbox().with(Program::VipsHelper, images::helper()),
+            toolbox: toolbox.with(Program::VipsHelper, images::helper()),
             limits: Limits::default(),
             cancel: CancellationToken::new(),
             folder: tempfile::tempdir().unwrap(),
@@ -147,7 +147,18 @@ fn source() -> std::path::PathBuf {
 
 #[tokio::test]
 async fn a_file_becomes_a_film_that_plays() {
-    let (work, source) = (Work::new(), source());
+    assert_becomes_film(sandbox::toolbox()).await;
+}
+
+/// The second version, where `make setup` could fetch it; ffprobe stays what it is.
+#[tokio::test]
+async fn a_file_becomes_a_film_that_plays_with_ffmpeg_7() {
+    let Some(ffmpeg) = clips::ffmpeg_7() else { return };
+    assert_becomes_film(sandbox::toolbox().with(Program::Ffmpeg, ffmpeg)).await;
+}
+
+async fn assert_becomes_film(toolbox: Toolbox) {
+    let (work, source) = (Work::with(toolbox), source());
     let recipe: Recipe = serde_json::from_str(RECIPE).unwrap();
     let capabilities = Capabilities::detect(&work.toolbox, &work.cancel).await.unwrap();
     let probe = probe(&work.toolbox, &source, &work.limits, &work.cancel).await.unwrap();
@@ -179,7 +190,17 @@ async fn a_file_becomes_a_film_that_plays() {
 
 #[tokio::test]
 async fn pictures_of_a_film_and_of_its_poster_are_made_in_the_sandbox() {
-    let (work, source) = (Work::new(), source());
+    assert_gives_pictures(sandbox::toolbox()).await;
+}
+
+#[tokio::test]
+async fn pictures_of_a_film_and_of_its_poster_are_made_with_ffmpeg_7() {
+    let Some(ffmpeg) = clips::ffmpeg_7() else { return };
+    assert_gives_pictures(sandbox::toolbox().with(Program::Ffmpeg, ffmpeg)).await;
+}
+
+async fn assert_gives_pictures(toolbox: Toolbox) {
+    let (work, source) = (Work::with(toolbox), source());
     let recipe: Recipe = serde_json::from_str(RECIPE).unwrap();
     let probe = probe(&work.toolbox, &source, &work.limits, &work.cancel).await.unwrap();
 
