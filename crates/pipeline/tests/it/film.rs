@@ -75,6 +75,8 @@ async fn what_cannot_be_copied_is_playable_once_encoded() {
     let open = [
         "-c:v",
         "libx264",
+        "-crf",
+        "38",
         "-pix_fmt",
         "yuv420p",
         "-x264-params",
