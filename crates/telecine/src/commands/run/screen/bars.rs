@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use telecine_queue::RunId;
 
 use super::super::batch::Followed;
@@ -68,11 +68,10 @@ impl Bars {
     }
 
     pub(super) fn clear(&mut self) {
-        for (_, bars) in self.files.drain() {
-            bars.remove(&self.all);
-        }
-        self.rest.finish_and_clear();
         let _ = self.all.clear();
+        // Nothing draws any more, whoever still holds a bar.
+        self.all.set_draw_target(ProgressDrawTarget::hidden());
+        self.files.clear();
         talk_beside(None);
     }
 }
