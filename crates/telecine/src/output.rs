@@ -105,7 +105,11 @@ impl Write for Talk {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        beside_bars(|| io::stderr().write_all(bytes))
+        let bars = BARS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match bars {
+            Some(bars) => bars.println(String::from_utf8_lossy(bytes).trim_end_matches('\n')),
+            None => io::stderr().write_all(bytes),
+        }
     }
 
     /// A message is one write: bars must not come between its parts.

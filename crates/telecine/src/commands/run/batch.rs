@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use telecine_pipeline::records::{InputRecord, PlanRecord, read_all};
 use telecine_pipeline::{Input, Recipe, Submission, Submitted, retry, submit};
-use telecine_queue::{Job, JobFilter, Page, Queue, QueueError, Run, RunFilter, RunId, RunPage, RunState};
+use telecine_queue::{Job, JobFilter, Page, Queue, QueueError, RunFilter, RunId, RunPage, RunState};
 
 use super::ended::Ended;
 use super::export::Results;
@@ -123,20 +123,21 @@ impl Batch {
 
     /// Looks at every run, shows what is seen, and gives those that have ended, with their results in place.
     pub(crate) async fn look(&mut self) -> Result<Vec<Ended>> {
-        let (mut ended, mut going) = (Vec::new(), Vec::with_capacity(self.followed.len()));
-        let mut trouble = None;
-        for mut followed in std::mem::take(&mut self.followed) {
-            match self.look_at(&mut followed).await {
-                Ok(Some(run)) => ended.push(run),
-                Ok(None) => going.push(followed),
-                // It stays among the followed: whoever can wait looks again.
-                Err(error) => {
-                    going.push(followed);
-                    trouble.get_or_insert(error);
+        let (mut ended, mut trouble) = (Vec::new(), None);
+        let mut over = Vec::new();
+        // Whoever gives up waiting for this, at Ctrl-C, finds all of them still followed.
+        for followed in &mut self.followed {
+            match look_at(&self.studio, &self.results, &self.recipe, followed).await {
+                Ok(Some(run)) => {
+                    over.push(followed.run.clone());
+                    ended.push(run);
                 }
+                Ok(None) => {}
+                // It stays among the followed: whoever can wait looks again.
+                Err(error) => drop(trouble.get_or_insert(error)),
             }
         }
-        self.followed = going;
+        self.followed.retain(|followed| !over.contains(&followed.run));
         self.screen.show(&self.followed);
         self.warn_of_full_disk();
         match trouble {
@@ -160,29 +161,6 @@ impl Batch {
         self.is_disk_full = is_full;
     }
 
-    async fn look_at(&self, followed: &mut Followed) -> Result<Option<Ended>> {
-        let run = self.studio.queue.get_run(&followed.run).await?;
-        let run = run.with_context(|| format!("the run of {} is gone", followed.file.shown))?;
-        if run.finished_at.is_some() {
-            return self.end(followed, run).await.map(Some);
-        }
-        followed.look(&*self.studio.queue, &self.recipe).await?;
-        Ok(None)
-    }
-
-    async fn end(&self, followed: &Followed, run: Run) -> Result<Ended> {
-        let jobs = all_jobs(&*self.studio.queue, &followed.run).await?;
-        let outputs = read_all(&*self.studio.queue, &followed.run).await?;
-        let outputs: Vec<_> = outputs.into_iter().map(|(_, output)| output).collect();
-        let input: &Path = &followed.file.path;
-        let exported = self.results.export(input, &outputs, &self.studio.shop.blobs).await?;
-        let folder = match exported.is_empty() {
-            true => None,
-            false => Some(self.results.folder_of(input)?),
-        };
-        Ended::of(&*self.studio.queue, followed, run, &jobs, folder, exported).await
-    }
-
     /// Stops what runs, and the picture of it.
     pub(crate) async fn stop(&mut self) {
         self.studio.stop().await;
@@ -191,6 +169,32 @@ impl Batch {
     pub(crate) fn clear_screen(&mut self) {
         self.screen.clear();
     }
+}
+
+/// What is new of a run; its end, with its results in place, if it has ended.
+async fn look_at(
+    studio: &Studio,
+    results: &Results,
+    recipe: &Recipe,
+    followed: &mut Followed,
+) -> Result<Option<Ended>> {
+    let queue = &*studio.queue;
+    let run = queue.get_run(&followed.run).await?;
+    let run = run.with_context(|| format!("the run of {} is gone", followed.file.shown))?;
+    if run.finished_at.is_none() {
+        followed.look(queue, recipe).await?;
+        return Ok(None);
+    }
+    let jobs = all_jobs(queue, &followed.run).await?;
+    let outputs = read_all(queue, &followed.run).await?;
+    let outputs: Vec<_> = outputs.into_iter().map(|(_, output)| output).collect();
+    let input: &Path = &followed.file.path;
+    let exported = results.export(input, &outputs, &studio.shop.blobs).await?;
+    let folder = match exported.is_empty() {
+        true => None,
+        false => Some(results.folder_of(input)?),
+    };
+    Ended::of(queue, followed, run, &jobs, folder, exported).await.map(Some)
 }
 
 /// The key makes the same command find the same run.
