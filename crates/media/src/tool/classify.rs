@@ -106,6 +106,8 @@ const WORDS: &[(&str, Verdict)] = &[
     // With `-xerror`. A demuxer marks a packet as corrupt when the file ended inside it.
     ("corrupt input packet in stream", Verdict::Never(InputProblem::Truncated)),
     ("corrupt decoded frame in stream", Verdict::Never(InputProblem::Corrupt)),
+    // Of FFmpeg 7, and only when it gives up.
+    ("Error processing packet in decoder", Verdict::Never(InputProblem::Corrupt)),
     ("ould not find codec parameters", Verdict::Never(InputProblem::Corrupt)),
     ("Cannot determine format of input stream", Verdict::Never(InputProblem::Corrupt)),
     ("matches no streams", Verdict::Never(InputProblem::NoSuchStream)),
@@ -235,6 +237,12 @@ mod tests {
             (exit_1, "[libx264 @ 0x55d8] something new", "tool_failed", true),
             (exit_1, "in.mp4: corrupt input packet in stream 1", "input_truncated", false),
             (exit_1, "Output file #0 does not contain any stream", "input_no_such_stream", false),
+            (
+                187 << 8,
+                "[dec:png @ 0x5] Error processing packet in decoder: Generic…",
+                "input_corrupt",
+                false,
+            ),
             (183 << 8, "", "input_corrupt", false),
             (228 << 8, "", "disk_full", true),
             (9, "", "killed", true),
