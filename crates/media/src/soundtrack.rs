@@ -28,6 +28,7 @@ use crate::probe::Probe;
 use crate::rational::Rational;
 use crate::recipe::{AudioCodec, Loudness};
 use crate::tool::{Progress, Toolbox};
+use crate::verify::{MadeRendition, SegmentHashes};
 
 const STEP: &str = "encode_audio";
 /// Every soundtrack has this rate: what browsers' mixers run at.
@@ -74,6 +75,8 @@ pub struct Soundtrack {
     pub init: PathBuf,
     /// As many as the film has segments.
     pub segments: Vec<PathBuf>,
+    /// Of each segment.
+    pub hashes: Vec<SegmentHashes>,
     pub facts: Vec<SegmentFact>,
     pub track: Track,
     /// Before any change.
@@ -114,6 +117,7 @@ pub async fn make_soundtrack(
     Ok(Soundtrack {
         init: made.init,
         segments: made.segments,
+        hashes: made.hashes,
         facts: made.facts,
         track: made.track,
         source_loudness: encoded.source_loudness,
@@ -124,6 +128,18 @@ pub async fn make_soundtrack(
 }
 
 pub(crate) use cut::Cut;
+
+impl Soundtrack {
+    /// For [`crate::verify()`].
+    pub fn rendition(&self) -> MadeRendition {
+        MadeRendition {
+            name: "audio".to_owned(),
+            init: self.init.clone(),
+            segments: self.segments.clone(),
+            hashes: self.hashes.clone(),
+        }
+    }
+}
 
 impl SoundtrackSpec<'_> {
     fn check(&self) -> Result<()> {

@@ -50,6 +50,9 @@ pub struct SegmentRecord {
     pub step: String,
     pub segment: u32,
     pub frames: u32,
+    /// Those that are not what the source showed, because it could not be decoded.
+    #[serde(default)]
+    pub damaged_frames: u32,
     pub files: Vec<RungSegment>,
 }
 
@@ -72,6 +75,9 @@ pub struct SoundRecord {
     pub timescale: u32,
     /// `None` for sound that was copied.
     pub loudness: Option<LoudnessMeasure>,
+    /// How much of it is silence, because it could not be decoded.
+    #[serde(default)]
+    pub damaged_us: u64,
 }
 
 /// What a step has published. Under `{step}` or, where it makes several things, `{step}/{name}`.

@@ -30,6 +30,7 @@ impl Work for EncodeAudio {
             codec: made.track.codec,
             timescale: made.track.timescale,
             loudness: Some(made.source_loudness),
+            damaged_us: made.damaged_us,
         };
         let answer = json!({ "segments": sound.segments.len(), "loudness": sound.loudness });
         attempt.leave(step, &sound);

@@ -105,5 +105,11 @@ async fn store(
         let file = attempt.store(step, &path, &made.path, made.bytes, &made.sha256).await?;
         files.push(RungSegment { rung: made.rung.clone(), file, init });
     }
-    Ok(SegmentRecord { step: step.to_owned(), segment: done.segment, frames: done.frames, files })
+    Ok(SegmentRecord {
+        step: step.to_owned(),
+        segment: done.segment,
+        frames: done.frames,
+        damaged_frames: done.damaged_frames,
+        files,
+    })
 }

@@ -49,7 +49,8 @@ async fn store(attempt: &Attempt<'_>, step: &str, plan: &Plan, made: Remuxed) ->
         let path = |sha256: &str| keys::segment_path(rung, segment, sha256, "m4s");
         let file = store_rendition_file(attempt, step, file, path).await?;
         let files = vec![RungSegment { rung: rung.clone(), file, init: init.clone() }];
-        let record = SegmentRecord { step: step.to_owned(), segment, frames: *frames, files };
+        let record =
+            SegmentRecord { step: step.to_owned(), segment, frames: *frames, damaged_frames: 0, files };
         attempt.leave(segment_key(step, segment), &record);
     }
     if let (Some(audio), Some(track)) = (&made.audio, made.audio_track) {
@@ -61,6 +62,7 @@ async fn store(attempt: &Attempt<'_>, step: &str, plan: &Plan, made: Remuxed) ->
             codec: track.codec,
             timescale: track.timescale,
             loudness: None,
+            damaged_us: 0,
         };
         attempt.leave(step, &sound);
     }
