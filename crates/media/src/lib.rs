@@ -89,7 +89,10 @@ pub use tool::{
     Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, TOOL_MEMORY_BYTES,
     Tool, ToolLimits, Toolbox,
 };
-pub use verify::{MadeRendition, Promise, PromisedRung, Verified, VerifiedFile, VerifiedRendition, verify};
+pub use verify::{
+    MadeRendition, Promise, PromisedRung, PromisedSound, SegmentHashes, Verified, VerifiedFile,
+    VerifiedRendition, verify,
+};
 pub use video::{
     InitFile, RangeDone, RangeEvent, RangeJob, RangeProgress, SegmentDone, SegmentFile, encode_range,
     with_measured_length,

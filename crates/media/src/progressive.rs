@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{At, InputProblem, MediaError, Result};
-use crate::isobmff::mp4_summary;
+use crate::isobmff::{IsobmffError, mp4_summary, read_init, read_segment};
 use crate::limits::Limits;
 use crate::probe::{Probe, file_url, input_args};
 use crate::rational::Rational;
@@ -52,7 +52,8 @@ pub struct ProgressiveSpec<'a> {
     pub folder: &'a Path,
 }
 
-/// Joins the segments of a rung, and of its sound, into `folder/film.mp4`. Nothing is decoded.
+/// Joins the segments of a rung, and of its sound, into `folder/film.mp4`. Nothing is decoded; every frame of every
+/// segment is in it, or it is an error.
 pub async fn progressive_from_segments(
     toolbox: &Toolbox,
     video: &MadeRendition,
@@ -62,6 +63,7 @@ pub async fn progressive_from_segments(
     cancel: &CancellationToken,
 ) -> Result<Progressive> {
     let output = absolute(folder, "film.mp4")?;
+    let expected = frames_of(video).await?;
     let mut tool = toolbox.tool(Program::Ffmpeg, STEP)?.arg("-copyts");
     let mut lists = Vec::new();
     for (rendition, name) in
@@ -92,7 +94,33 @@ pub async fn progressive_from_segments(
             .await
             .map_err(|error| MediaError::io(STEP, "a list cannot be removed", &error))?;
     }
-    Progressive::examined(output).await
+    let made = Progressive::examined(output).await?;
+    if made.frames != expected {
+        let what = format!("{} frames were joined, of {expected} in the segments", made.frames);
+        return Err(MediaError::unexpected(At::new(STEP, what)));
+    }
+    Ok(made)
+}
+
+/// How many frames the segments say they hold.
+async fn frames_of(rendition: &MadeRendition) -> Result<u64> {
+    let rendition = rendition.clone();
+    let count = move || -> Result<u64> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|error| MediaError::io(STEP, "a segment cannot be read", &error))
+        };
+        let unlike = |what: String| move |error: IsobmffError| error.of_output(STEP, what);
+        let init = read_init(&read(&rendition.init)?).map_err(unlike("the init segment".to_owned()))?;
+        let track = init.only_track().map_err(unlike("the init segment".to_owned()))?;
+        let mut frames = 0;
+        for (number, path) in rendition.segments.iter().enumerate() {
+            let segment = read_segment(&read(path)?, track).map_err(unlike(format!("segment {number}")))?;
+            frames += segment.samples.len() as u64;
+        }
+        Ok(frames)
+    };
+    let counted = tokio::task::spawn_blocking(count).await;
+    counted.map_err(|error| MediaError::unexpected(At::new(STEP, format!("the count ended: {error}"))))?
 }
 
 /// Encodes the source into `folder/film.mp4`.

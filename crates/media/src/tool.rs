@@ -31,7 +31,7 @@ use crate::error::{At, MediaError, Result};
 
 pub use confinement::{Confinement, Rules};
 pub(crate) use group::{CPU_GRACE_SECONDS, memory_limits};
-pub(crate) use log::{LogLine, LogReader};
+pub(crate) use log::{LogLine, LogReader, complains_of_input};
 pub use progress::Progress;
 pub use running::{Activity, Finished, Running};
 

@@ -13,6 +13,7 @@
 //! - Only the end of the stream may miss the plan, by the timeline's tolerance, because containers tell their length
 //!   inexactly: then the last segment has the frames that there are. Fewer are `input_truncated`, more `input_corrupt`.
 
+mod folder;
 mod fragment;
 mod hardware;
 mod length;

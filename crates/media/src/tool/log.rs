@@ -5,6 +5,8 @@
 pub(crate) struct LogLine<'a> {
     /// Said for information only; the others are warnings and errors.
     pub(crate) is_info: bool,
+    /// Worse than a warning.
+    pub(crate) is_error: bool,
     /// The component that speaks: `h264`, `Parsed_showinfo_1`; `None` for the program itself.
     pub(crate) speaker: Option<&'a str>,
     pub(crate) text: &'a str,
@@ -21,7 +23,8 @@ pub(crate) trait LogReader: std::fmt::Debug + Send + Sync {
 }
 
 const INFORMATION: [&str; 4] = ["info", "verbose", "debug", "trace"];
-const TROUBLE: [&str; 4] = ["panic", "fatal", "error", "warning"];
+const WARNING: &str = "warning";
+const ERRORS: [&str; 3] = ["panic", "fatal", "error"];
 
 /// Takes lines apart. One without a level of its own goes on with what the line before said.
 #[derive(Debug, Default)]
@@ -35,19 +38,51 @@ impl LogParser {
         let mut rest = line;
         while let Some((label, after)) = rest.strip_prefix('[').and_then(|label| label.split_once(']')) {
             let after = after.strip_prefix(' ').unwrap_or(after);
-            let is_info = INFORMATION.contains(&label);
-            if is_info || TROUBLE.contains(&label) {
+            let (is_info, is_error) = (INFORMATION.contains(&label), ERRORS.contains(&label));
+            if is_info || is_error || label == WARNING {
                 self.last_is_trouble = !is_info;
-                return LogLine { is_info, speaker, text: after };
+                return LogLine { is_info, is_error, speaker, text: after };
             }
             let Some((name, _)) = label.split_once(" @ 0x") else { break };
             (speaker, rest) = (Some(name), after);
         }
-        LogLine { is_info: !self.last_is_trouble, speaker: None, text: line }
+        LogLine { is_info: !self.last_is_trouble, is_error: false, speaker: None, text: line }
+    }
+}
+
+/// Under these names demuxers log.
+const DEMUXERS: [&str; 11] = [
+    "aac",
+    "avi",
+    "flac",
+    "flv",
+    "matroska,webm",
+    "mov,mp4,m4a,3gp,3g2,mj2",
+    "mp3",
+    "mpegts",
+    "ogg",
+    "wav",
+    "w64",
+];
+/// What FFmpeg itself says of packets that gave nothing, or something bad.
+const LOST: [&str; 2] = ["Error while decoding stream #0:", "corrupt input packet in stream"];
+const CONCEALED: &str = "corrupt decoded frame in stream";
+
+/// Whether the line says that something of the input could not be read or decoded.
+pub(crate) fn complains_of_input(line: &LogLine<'_>) -> bool {
+    match line.speaker {
+        _ if line.is_info => false,
+        Some(speaker) => line.is_error && DEMUXERS.contains(&speaker),
+        None => line.is_of_concealed_frame() || LOST.iter().any(|words| line.text.contains(words)),
     }
 }
 
 impl LogLine<'_> {
+    /// The frame that comes next was made up, in part or whole.
+    pub(crate) fn is_of_concealed_frame(&self) -> bool {
+        !self.is_info && self.speaker.is_none() && self.text.contains(CONCEALED)
+    }
+
     /// As FFmpeg writes it without levels.
     pub(super) fn plain(&self) -> String {
         match self.speaker {
@@ -70,9 +105,7 @@ mod tests {
         assert_eq!(line.plain(), "[h264 @ 0x0] Invalid NAL unit size");
         let line = parser.line("[info]     title : [error] No space left on device");
         assert_eq!((line.is_info, line.speaker), (true, None));
-        assert!(
-            parser.line("[error] forged, on a line of its own? it has no level before it").is_info == false
-        );
+        assert!(complains_of_input(&parser.line("[error] Error while decoding stream #0:1: Invalid data")));
         assert!(!parser.line("a second line of an error").is_info);
     }
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::folder::{Folder, OpenFolder};
 use super::fragment::{self, Expected};
 use super::pump::{self, Pumped};
 use super::seek::seek_point;
 use super::witness::Witness;
-use super::{InitFile, RangeEvent, RangeJob, RangeProgress, STEP, SegmentDone, SegmentFile};
-use crate::digest::sha256_hex;
+use super::{RangeEvent, RangeJob, RangeProgress, STEP, SegmentDone, SegmentFile};
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::plan::{DecodeInputs, DecodeSpan, SegmentRange, VideoPlan};
 use crate::sniff::Format;
@@ -75,6 +75,7 @@ impl Run<'_> {
         let Decoder { running: decoder, frames: source, witness } = self.begin_decoding().await?;
         let source = Arc::new(source);
         let mut told = Told { progress, tell, made: Vec::new() };
+        let open = OpenFolder::at(self.job.folder);
         let mut finishing = JoinSet::new();
         let mut waiting = VecDeque::from([self.start_encoder(self.segments.start)?]);
         for segment in self.segments.segments() {
@@ -98,7 +99,7 @@ impl Run<'_> {
                 Fed::TooFew(frames) => return Err(self.too_few(decoder, segment, frames).await),
             };
             self.refuse_more(segment, pumped, &source).await?;
-            let facts = self.expected(segment, frames);
+            let facts = self.expected(segment, frames, open.folder());
             finishing.spawn(finish(encoder.running, encoder.outputs, facts, Arc::clone(&witness)));
             while finishing.len() >= MAX_FINISHING {
                 told.one_finished(&mut finishing).await?;
@@ -278,12 +279,12 @@ impl Run<'_> {
         Err(MediaError::bad_input(InputProblem::Corrupt, At::new(STEP, what)))
     }
 
-    fn expected(&self, segment: u32, frames: u64) -> SegmentFacts {
+    fn expected(&self, segment: u32, frames: u64, folder: Arc<Folder>) -> SegmentFacts {
         let VideoPlan { grid, timeline, rungs, .. } = self.job.plan;
         SegmentFacts {
             segment,
             rungs: rungs.iter().map(|rung| rung.name.clone()).collect(),
-            folder: self.job.folder.to_owned(),
+            folder,
             end_frame: grid.first_frame(segment) + frames,
             expected: Expected {
                 frames: u32::try_from(frames).unwrap_or(u32::MAX),
@@ -375,7 +376,7 @@ impl Told<'_> {
 struct SegmentFacts {
     segment: u32,
     rungs: Vec<String>,
-    folder: PathBuf,
+    folder: Arc<Folder>,
     /// The one behind its last.
     end_frame: u64,
     expected: Expected,
@@ -408,8 +409,8 @@ impl SegmentFacts {
         let parts = fragment::take_apart(output, &self.expected)
             .map_err(|wrong| wrong.of_output(STEP, format_args!("segment {} of {rung}", self.segment)))?;
         let name = file_name(self.segment, rung);
-        let init = self.put(&format!("init-{rung}.mp4"), &format!("{name}.init.part"), &parts.init)?;
-        let media = self.put(&format!("{name}.m4s"), &format!("{name}.media.part"), &parts.media)?;
+        let init = self.folder.put(&format!("init-{rung}.mp4"), &format!("{name}.init.part"), &parts.init)?;
+        let media = self.folder.put(&format!("{name}.m4s"), &format!("{name}.media.part"), &parts.media)?;
         std::fs::remove_file(output).map_err(cannot("a segment cannot be removed"))?;
         Ok(SegmentFile {
             rung: rung.to_owned(),
@@ -418,15 +419,6 @@ impl SegmentFacts {
             sha256: media.sha256,
             init,
         })
-    }
-
-    /// Whole or not at all.
-    fn put(&self, name: &str, part: &str, content: &[u8]) -> Result<InitFile> {
-        let (path, part) = (self.folder.join(name), self.folder.join(part));
-        std::fs::write(&part, content).map_err(cannot("a segment cannot be written"))?;
-        std::fs::rename(&part, &path).map_err(cannot("a segment cannot be named"))?;
-        let sha256 = sha256_hex(content);
-        Ok(InitFile { path, bytes: content.len() as u64, sha256 })
     }
 }
 

@@ -13,16 +13,10 @@ use super::STEP;
 use crate::damage;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::plan::{SegmentRange, VideoPlan};
-use crate::tool::{Activity, LogLine, LogReader};
+use crate::tool::{Activity, LogLine, LogReader, complains_of_input};
 
 /// A demuxer reads that many frames ahead of what a decoder gives: pictures are reordered by 16 at most.
 const READ_AHEAD_FRAMES: u32 = 32;
-/// Under these names demuxers log.
-const DEMUXERS: [&str; 6] = ["avi", "flv", "matroska,webm", "mov,mp4,m4a,3gp,3g2,mj2", "mpegts", "ogg"];
-/// What FFmpeg itself says of packets that gave no picture, or a bad one.
-const LOST: [&str; 2] = ["Error while decoding stream #0:", "corrupt input packet in stream"];
-const CONCEALED: &str = "corrupt decoded frame in stream";
-
 /// Reads along with one decoder.
 #[derive(Debug)]
 pub(super) struct Witness {
@@ -183,17 +177,10 @@ impl LogReader for Witness {
         if line.is_info {
             return false;
         }
-        let mut seen = self.seen();
-        if line.speaker.is_none() && line.text.contains(CONCEALED) {
-            seen.next_is_concealed = true;
+        if complains_of_input(&line) {
+            let mut seen = self.seen();
             seen.since_complaint = Some(0);
-        }
-        let is_lost = match line.speaker {
-            Some(speaker) => DEMUXERS.contains(&speaker),
-            None => LOST.iter().any(|words| line.text.contains(words)),
-        };
-        if is_lost {
-            seen.since_complaint = Some(0);
+            seen.next_is_concealed |= line.is_of_concealed_frame();
         }
         false
     }
@@ -245,12 +232,13 @@ mod tests {
     fn shows(witness: &Witness, frame: i64) {
         let text =
             format!("n:  1 pts: {:6} pts_time:1 pos: 1 fmt:yuv420p sar:1/1 s:640x360 i:P", frame * 100_000);
-        let line = LogLine { is_info: true, speaker: Some("Parsed_showinfo_1"), text: &text };
+        let line =
+            LogLine { is_info: true, is_error: false, speaker: Some("Parsed_showinfo_1"), text: &text };
         assert!(witness.line(line));
     }
 
     fn complains(witness: &Witness, speaker: Option<&str>, text: &str) {
-        witness.line(LogLine { is_info: false, speaker, text });
+        witness.line(LogLine { is_info: false, is_error: true, speaker, text });
     }
 
     #[test]
@@ -284,7 +272,7 @@ mod tests {
         let witness = witness();
         shows(&witness, 20);
         let title = "    title : Error while decoding stream #0:0: Invalid data";
-        witness.line(LogLine { is_info: true, speaker: None, text: title });
+        witness.line(LogLine { is_info: true, is_error: false, speaker: None, text: title });
         shows(&witness, 30);
 
         assert_eq!(witness.damaged_frames(2), 0);
@@ -295,7 +283,7 @@ mod tests {
         let witness = witness();
         shows(&witness, 20);
         let text = "n:  1 pts: 2100000 pts_time:1 pos: 1 fmt:yuv420p sar:1/1 s:360x640 i:P";
-        witness.line(LogLine { is_info: true, speaker: Some("Parsed_showinfo_1"), text });
+        witness.line(LogLine { is_info: true, is_error: false, speaker: Some("Parsed_showinfo_1"), text });
 
         let change = witness.seen().change.clone().unwrap();
         assert_eq!(change, "fmt:yuv420p sar:1/1 s:640x360 to fmt:yuv420p sar:1/1 s:360x640");

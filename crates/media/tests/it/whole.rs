@@ -5,8 +5,9 @@ use std::path::Path;
 
 use telecine_media::{
     Capabilities, Channels, Limits, Loudness, MadeRendition, Plan, Probe, Program, Promise, PromisedRung,
-    RangeJob, Rational, Recipe, SegmentDone, SoundtrackSpec, Timeline, Toolbox, Verified, encode_range,
-    make_images, make_pictures, make_soundtrack, mp4_summary, plan, probe, sniff_file, verify,
+    PromisedSound, RangeJob, Rational, Recipe, SegmentDone, SegmentHashes, SoundtrackSpec, Timeline, Toolbox,
+    Verified, encode_range, make_images, make_pictures, make_soundtrack, mp4_summary, plan, probe,
+    sniff_file, verify,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -89,7 +90,7 @@ impl Work {
             folder: &folder,
         };
         let made = make_soundtrack(&self.toolbox, &spec, &|_| {}, &self.cancel).await.unwrap();
-        MadeRendition { name: "audio".into(), init: made.init, segments: made.segments }
+        made.rendition()
     }
 
     async fn verified(
@@ -113,7 +114,8 @@ impl Work {
             segment_frames: segments.iter().map(|done| done.frames).collect(),
             frame_rate: Some(video.timeline.fps),
             offset: offset(),
-            has_audio: true,
+            sound: Some(PromisedSound { segments: segments.len(), duration_us: 4_500_000 }),
+            damaged_frames: segments.iter().map(|done| u64::from(done.damaged_frames)).sum(),
             end_tolerance_frames: 0,
         };
         let rungs: Vec<MadeRendition> = video
@@ -126,6 +128,12 @@ impl Work {
                     name: rung.name.clone(),
                     init: files().next().unwrap().init.path.clone(),
                     segments: files().map(|file| file.path.clone()).collect(),
+                    hashes: files()
+                        .map(|file| SegmentHashes {
+                            sha256: file.sha256.clone(),
+                            init_sha256: file.init.sha256.clone(),
+                        })
+                        .collect(),
                 }
             })
             .collect();
