@@ -21,6 +21,8 @@ pub use stream::{AudioStream, ColourRange, HdrKind, Rotation, Size, VideoStream}
 
 const STEP: &str = "probe";
 const ANSWER_MAX_BYTES: usize = 8 << 20;
+/// 1000 days. No time of a file that is farther from zero is taken at its word, whoever tells it.
+pub(crate) const TIME_MAX_US: i64 = 1_000 * 86_400 * 1_000_000;
 
 /// A description of a file. Nothing of it was decoded beyond what its headers need.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
