@@ -31,6 +31,7 @@ pub use confinement::{Confinement, Rules};
 pub(crate) use group::{CPU_GRACE_SECONDS, memory_limits};
 pub use progress::Progress;
 pub use running::{Activity, Finished, Running};
+pub(crate) use stderr::Lines;
 
 /// The programs that are ever started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
