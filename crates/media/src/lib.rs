@@ -30,6 +30,7 @@ mod capability;
 mod digest;
 mod ending;
 mod error;
+mod fresh;
 mod image;
 mod isobmff;
 mod limits;

@@ -8,6 +8,7 @@ use super::branch::{Branch, Part, Shape};
 use super::pass::{Frames, Ran};
 use super::{Collected, Poster, Preview, STEP, SampledFrame, SceneCut, Storyboard, Tile, Work};
 use crate::error::{At, InputProblem, MediaError, Result};
+use crate::fresh;
 use crate::probe::Size;
 
 /// `Err(None)` says that nothing came out, which another try may mend.
@@ -140,7 +141,7 @@ fn storyboard(
     let sprites = tiles.len().div_ceil(per_sprite);
     let sprites = (0..sprites).map(|n| present(scratch.join(name(n)))).collect::<Result<_>>()?;
     let vtt = scratch.join("storyboard.vtt");
-    std::fs::write(&vtt, webvtt(&tiles, name, duration))
+    fresh::write(&vtt, webvtt(&tiles, name, duration))
         .map_err(|error| MediaError::io(STEP, "the storyboard's times cannot be written", &error))?;
     Ok(Storyboard { sprites, vtt, tiles })
 }
