@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::capability::Piece;
 use crate::error::{At, InputProblem, MediaError, Result};
+use crate::fresh;
 use crate::limits::Limits;
 use crate::loudness::LoudnessMeasure;
 use crate::probe::{AudioStream, Probe, input_args};
@@ -30,6 +31,8 @@ const RATE_MAX_HZ: u32 = 48_000;
 /// The form in which samples come here.
 const SAMPLES: &str = "pcm_f32le";
 const OUTPUT_MAX_BYTES: u64 = 8 << 30;
+/// So much more than is expected or allowed is decoded, to see that there is more.
+const BEYOND_US: u64 = 1_000_000;
 
 /// Everything that came out of one sound.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -173,17 +176,21 @@ impl Work<'_> {
         Ok(tool.scratch(self.scratch).readable(self.input).limits(limits))
     }
 
-    /// Before the input, where they bind every output.
+    /// Before the input, where they bind every output. Whatever a file tells of its length, no more is decoded than is
+    /// needed to see that it lies.
     fn trim_args(&self) -> Vec<String> {
-        let seconds = |ms: u64| format!("{}.{:03}", ms / 1000, ms % 1000);
+        let seconds = |us: u64| format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
         let trim = self.spec.trim;
         let mut args = Vec::new();
         if trim.start_ms > 0 {
-            args.extend(["-ss".into(), seconds(trim.start_ms)]);
+            args.extend(["-ss".into(), seconds(trim.start_ms.saturating_mul(1000))]);
         }
-        if let Some(end_ms) = trim.end_ms {
-            args.extend(["-t".into(), seconds(end_ms.saturating_sub(trim.start_ms))]);
-        }
+        let asked_us = trim.end_ms.map(|end_ms| end_ms.saturating_sub(trim.start_ms).saturating_mul(1000));
+        let told_us =
+            self.wanted_us().map(|us| us.saturating_add(tolerance_us(us)).saturating_add(BEYOND_US));
+        let allowed_us = self.limits.duration_us().saturating_add(BEYOND_US);
+        let longest_us = asked_us.into_iter().chain(told_us).fold(allowed_us, u64::min);
+        args.extend(["-t".into(), seconds(longest_us)]);
         args
     }
 
@@ -191,7 +198,16 @@ impl Work<'_> {
         channels(self.stream)
     }
 
-    /// FFmpeg is content with half a file. Only some containers know their length; others guess it from the bit rate.
+    /// How much sound should come out, where the container knows: some guess it from the bit rate.
+    fn wanted_us(&self) -> Option<u64> {
+        let guesses = matches!(self.probe.format, Format::Mp3 | Format::Adts | Format::MpegTs | Format::Avi);
+        let said_us = self.stream.duration_us.or(self.probe.duration_us).filter(|_| !guesses)?;
+        let trim = self.spec.trim;
+        let until_us = trim.end_ms.map_or(said_us, |end_ms| said_us.min(end_ms.saturating_mul(1000)));
+        Some(until_us.saturating_sub(trim.start_ms.saturating_mul(1000)))
+    }
+
+    /// FFmpeg is content with half a file, and with one that plays for longer than it says.
     fn check_whole(&self, heard: &Heard, finished: &Finished) -> Result<()> {
         let refuse = |problem, detail: String| {
             Err(MediaError::bad_input(
@@ -199,19 +215,26 @@ impl Work<'_> {
                 At::new(STEP, detail).with_stderr(finished.stderr_tail.clone()),
             ))
         };
+        let (heard_us, allowed_us) = (heard.duration_us(), self.limits.duration_us());
         if heard.frames == 0 {
             return refuse(InputProblem::Corrupt, "no sound came out".into());
         }
-        let guesses = matches!(self.probe.format, Format::Mp3 | Format::Adts | Format::MpegTs | Format::Avi);
-        let Some(said_us) = self.stream.duration_us.or(self.probe.duration_us).filter(|_| !guesses) else {
-            return Ok(());
-        };
-        let trim = self.spec.trim;
-        let until_us = trim.end_ms.map_or(said_us, |end_ms| said_us.min(end_ms * 1000));
-        let wanted_us = until_us.saturating_sub(trim.start_ms * 1000);
-        if heard.duration_us() + 500_000 + wanted_us / 50 < wanted_us {
-            let detail = format!("{} of {wanted_us} us of sound came out", heard.duration_us());
-            return refuse(InputProblem::Truncated, detail);
+        if heard_us > allowed_us {
+            return refuse(InputProblem::TooLong, format!("more than {allowed_us} us of sound came out"));
+        }
+        let Some(wanted_us) = self.wanted_us() else { return Ok(()) };
+        let tolerance_us = tolerance_us(wanted_us);
+        if heard_us.saturating_add(tolerance_us) < wanted_us {
+            return refuse(
+                InputProblem::Truncated,
+                format!("{heard_us} of {wanted_us} us of sound came out"),
+            );
+        }
+        if heard_us > wanted_us.saturating_add(tolerance_us) {
+            return refuse(
+                InputProblem::Corrupt,
+                format!("more sound came out than the {wanted_us} us that it is said to have"),
+            );
         }
         Ok(())
     }
@@ -234,7 +257,7 @@ impl Work<'_> {
     async fn write_waveform(&self, heard: &Heard) -> Result<Option<PathBuf>> {
         let Some(waveform) = &heard.waveform else { return Ok(None) };
         let path = self.scratch.join("waveform.json");
-        let written = tokio::fs::write(&path, waveform.to_json()).await;
+        let written = fresh::write(&path, waveform.to_json());
         written.map_err(|error| MediaError::io(STEP, "the waveform cannot be written", &error))?;
         Ok(Some(path))
     }
@@ -260,6 +283,11 @@ fn graph(stream: &AudioStream, encoders: usize, filter: &str, with_samples: bool
         graph.push_str(&format!(";[s{n}]{form}[r{n}]"));
     }
     graph
+}
+
+/// By how much a length may be wrong that a container tells.
+fn tolerance_us(wanted_us: u64) -> u64 {
+    500_000 + wanted_us / 50
 }
 
 fn channels(stream: &AudioStream) -> u32 {
