@@ -14,7 +14,8 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::capability::Piece;
-use crate::error::{At, InputProblem, MediaError, Result};
+use crate::digest::sha256_of_file;
+use crate::error::{At, InputProblem, Interruption, MediaError, Result};
 use crate::fresh;
 use crate::limits::Limits;
 use crate::loudness::LoudnessMeasure;
@@ -31,6 +32,8 @@ const RATE_MAX_HZ: u32 = 48_000;
 /// The form in which samples come here.
 const SAMPLES: &str = "pcm_f32le";
 const OUTPUT_MAX_BYTES: u64 = 8 << 30;
+/// Encoders fill their last frame, and not every container tells with how much.
+const PADDING_US: u64 = 150_000;
 /// So much more than is expected or allowed is decoded, to see that there is more.
 const BEYOND_US: u64 = 1_000_000;
 
@@ -55,6 +58,8 @@ pub struct AudioFile {
     pub kbits: u32,
     pub path: PathBuf,
     pub bytes: u64,
+    /// In lower-case hex.
+    pub sha256: String,
     pub channels: u32,
 }
 
@@ -114,7 +119,7 @@ impl Work<'_> {
             }
         };
         Ok(AudioSet {
-            renditions: self.renditions().await?,
+            renditions: self.renditions(heard.duration_us()).await?,
             waveform: self.write_waveform(&heard).await?,
             loudness: heard.loudness,
             duration_us: heard.duration_us(),
@@ -239,19 +244,55 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn renditions(&self) -> Result<Vec<AudioFile>> {
+    async fn renditions(&self, heard_us: u64) -> Result<Vec<AudioFile>> {
         let mut renditions = Vec::with_capacity(self.spec.formats.len());
         for (n, format) in self.spec.formats.iter().enumerate() {
             let path = self.scratch.join(file_name(n, format.codec));
-            let metadata = tokio::fs::metadata(&path).await;
-            let bytes = metadata.map_err(|error| MediaError::io(STEP, path.display(), &error))?.len();
-            if bytes == 0 {
-                return Err(MediaError::unexpected(At::new(STEP, format!("{} is empty", path.display()))));
-            }
+            self.prove(&path, format.codec, heard_us).await?;
+            let (bytes, sha256) =
+                sha256_of_file(&path).map_err(|error| MediaError::io(STEP, path.display(), &error))?;
             let (codec, kbits, channels) = (format.codec, format.kbits, self.channels());
-            renditions.push(AudioFile { codec, kbits, path, bytes, channels });
+            renditions.push(AudioFile { codec, kbits, path, bytes, sha256, channels });
         }
         Ok(renditions)
+    }
+
+    /// Decodes what was made: all of the sound must be in it, whatever the encoder's exit code was.
+    async fn prove(&self, path: &Path, codec: AudioCodec, heard_us: u64) -> Result<()> {
+        let format = match codec {
+            AudioCodec::Aac => Format::M4a,
+            AudioCodec::Opus => Format::Ogg,
+            AudioCodec::Mp3 => Format::Mp3,
+        };
+        let tool = self
+            .toolbox
+            .tool(Program::Ffmpeg, STEP)?
+            .arg("-xerror")
+            .args(input_args(path, format, self.limits)?)
+            .args(["-map", "0:a:0", "-f", "null", "-"])
+            .scratch(self.scratch)
+            .stdout(Output::Progress)
+            .limits(ToolLimits {
+                file_size_bytes: Some(0),
+                ..ToolLimits::for_media(Duration::from_micros(heard_us))
+            });
+        let failed = |what: String, stderr_tail: &str| {
+            let at = At::new(STEP, format!("{} {what}", path.display())).with_stderr(stderr_tail);
+            MediaError::interrupted(Interruption::Failed, at)
+        };
+        let decoded = match tool.start(self.cancel)?.finish().await {
+            // The file is ours: its faults are none of the source's.
+            Err(error @ MediaError::BadInput { .. }) => {
+                return Err(failed(format!("was made and cannot be decoded: {error}"), error.stderr_tail()));
+            }
+            decoded => decoded?,
+        };
+        let decoded_us = u64::try_from(decoded.progress.out_time_us).unwrap_or(0);
+        if decoded_us.abs_diff(heard_us) > PADDING_US {
+            let what = format!("has {decoded_us} us of the {heard_us} us of sound that were encoded");
+            return Err(failed(what, &decoded.stderr_tail));
+        }
+        Ok(())
     }
 
     async fn write_waveform(&self, heard: &Heard) -> Result<Option<PathBuf>> {
@@ -309,6 +350,8 @@ fn encoder_args(format: &AudioFormat) -> Vec<String> {
         AudioCodec::Mp3 => &["-f", "mp3"],
     };
     let mut args = vec!["-c:a".to_owned(), encoder(format.codec).to_owned()];
+    // The same bytes each time: Ogg would number its stream at random.
+    args.extend(["-fflags", "+bitexact", "-flags:a", "+bitexact"].map(str::to_owned));
     args.extend(muxer.iter().map(|arg| (*arg).to_owned()));
     args.extend(["-b:a".into(), format!("{}k", format.kbits)]);
     args
