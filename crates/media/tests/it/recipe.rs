@@ -67,3 +67,11 @@ fn times_that_no_clock_shows_are_refused() {
         assert_eq!(recipe.check().unwrap_err().code(), "recipe_invalid", "{text}");
     }
 }
+
+#[test]
+fn a_format_that_is_named_twice_is_refused() {
+    let text = r#"{"images": {"variants": [{"width": 100, "formats": ["jpeg", "webp", "jpeg"]}]}}"#;
+    let recipe: Recipe = serde_json::from_str(text).unwrap();
+
+    assert_eq!(recipe.check().unwrap_err().code(), "recipe_invalid");
+}
