@@ -32,9 +32,10 @@ pub(super) fn part(
     }
     let Some(first) = marks.first() else { return Err(None) };
     match branch.shape {
-        Shape::Still { size: Size { width, height }, may_be_black } => {
+        Shape::Still { size: Size { width, height }, may_be_black, is_last } => {
             let path = present(scratch.join("poster.jpg"))?;
-            Ok(Collected::Poster(Poster { path, width, height, at_us: first.at_us, is_black: may_be_black }))
+            let at_us = marks.last().filter(|_| is_last).unwrap_or(first).at_us;
+            Ok(Collected::Poster(Poster { path, width, height, at_us, is_black: may_be_black }))
         }
         Shape::Tiles { tile, columns, rows, expected } => {
             let is_sparse = ran.frames == Frames::Key && marks.len() * 2 < expected as usize;
