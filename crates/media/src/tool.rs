@@ -8,6 +8,7 @@
 mod classify;
 mod confinement;
 mod group;
+mod path_text;
 mod progress;
 mod running;
 mod spawn;

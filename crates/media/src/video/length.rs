@@ -11,6 +11,7 @@ use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
 use crate::probe::{Probe, VideoStream};
 use crate::rational::Rational;
+use crate::sniff::Class;
 use crate::tool::Toolbox;
 
 use packets::{Span, Spans, read_packets};
@@ -40,7 +41,8 @@ pub async fn with_measured_length(
     limits: &Limits,
     cancel: &CancellationToken,
 ) -> Result<Probe> {
-    if probe.video().is_none_or(|video| is_exact(&probe, video)) {
+    let is_picture = probe.format.class() == Class::Image;
+    if is_picture || probe.video().is_none_or(|video| is_exact(&probe, video)) {
         return Ok(probe);
     }
     let streams = read_packets(toolbox, path, &probe, limits, cancel).await?;
