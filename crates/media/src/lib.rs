@@ -31,6 +31,7 @@ mod damage;
 mod digest;
 mod ending;
 mod error;
+mod fresh;
 mod image;
 mod isobmff;
 mod limits;

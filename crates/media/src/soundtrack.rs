@@ -177,11 +177,12 @@ impl SoundtrackSpec<'_> {
         let Some(audio) = self.probe.audio() else { return Ok(()) };
         let Some(duration_us) = audio.duration_us else { return Ok(()) };
         // From the film's zero to the end that the stream claims, and no further than the film.
-        let claimed_end_us = audio.start_us - self.probe.start_us + duration_us.cast_signed();
-        let claimed_us = claimed_end_us - self.zero_us.cast_signed();
+        let late_us = audio.start_us.saturating_sub(self.probe.start_us);
+        let claimed_end_us = late_us.saturating_add_unsigned(duration_us);
+        let claimed_us = claimed_end_us.saturating_sub_unsigned(self.zero_us);
         let film_us = self.duration.scale(1_000_000).unwrap_or(i64::MAX);
         let expected_us = u64::try_from(claimed_us.min(film_us)).unwrap_or(0);
-        if decoded_us + MISSING_END_US >= expected_us {
+        if decoded_us.saturating_add(MISSING_END_US) >= expected_us {
             return Ok(());
         }
         let what = format!("the sound ends after {decoded_us} us of {expected_us}");

@@ -9,6 +9,7 @@ mod classify;
 mod confinement;
 mod group;
 mod log;
+mod path_text;
 mod progress;
 mod running;
 mod spawn;
@@ -34,6 +35,7 @@ pub(crate) use group::{CPU_GRACE_SECONDS, memory_limits};
 pub(crate) use log::{LogLine, LogReader, complains_of_input};
 pub use progress::Progress;
 pub use running::{Activity, Finished, Running};
+pub(crate) use stderr::Lines;
 
 /// The programs that are ever started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::STEP;
 use crate::digest::sha256_hex;
 use crate::error::{At, MediaError, Result};
+use crate::fresh;
 use crate::isobmff::{FragmentReader, IsobmffError, Track, read_segment, write_fragment};
 use crate::playlist::SegmentFact;
 use crate::verify::SegmentHashes;
@@ -144,5 +145,5 @@ impl Frame {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    std::fs::write(path, bytes).map_err(|error| MediaError::io(STEP, "a segment cannot be written", &error))
+    fresh::write(path, bytes).map_err(|error| MediaError::io(STEP, "a segment cannot be written", &error))
 }

@@ -58,6 +58,15 @@ pub(crate) fn ffmpeg(args: &[&str], output: &Path) {
     assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// A program of a few lines of shell. It is written by another process: a child that is started meanwhile would inherit
+/// the file as one that is being written to, which nobody may execute.
+pub(crate) fn script(path: &Path, lines: &str) {
+    let write = r#"printf %s "$1" > "$2" && chmod 755 "$2""#;
+    let done =
+        Command::new("sh").args(["-c", write, "sh", &format!("#!/bin/sh\n{lines}")]).arg(path).status();
+    assert!(done.unwrap().success());
+}
+
 pub(crate) fn toolbox() -> Toolbox {
     toolbox_of(Confinement::None)
 }

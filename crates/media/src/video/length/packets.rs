@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio_util::sync::CancellationToken;
 
 use super::STEP;
-use crate::error::Result;
+use super::gaps::Gaps;
+use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
-use crate::probe::{Probe, input_args};
+use crate::probe::{Probe, TIME_MAX_US, input_args};
 use crate::rational::Rational;
-use crate::tool::{Output, Program, Tool, ToolLimits, Toolbox};
+use crate::tool::{Lines, Output, Program, Tool, ToolLimits, Toolbox};
+
+/// Of all streams beside the pictures. The finest known, TrueHD, has 1,200 packets a second.
+const OTHER_PACKETS_PER_SECOND: u64 = 10_000;
 
 /// What the packets of one stream say.
 #[derive(Debug)]
@@ -22,8 +25,8 @@ pub(super) struct Span {
     last_us: i64,
     /// How long that packet lasts; zero where nobody says.
     last_lasts_us: i64,
-    /// When each packet is shown; of pictures only.
-    pub(super) times_us: Vec<i64>,
+    /// Between its packets; of pictures only.
+    pub(super) gaps: Gaps,
 }
 
 pub(super) type Spans = BTreeMap<u32, Span>;
@@ -39,7 +42,7 @@ struct Shown {
 impl Span {
     fn at(shown: Shown) -> Self {
         let Shown { pts_us, lasts_us, .. } = shown;
-        Self { packets: 0, first_us: pts_us, last_us: pts_us, last_lasts_us: lasts_us, times_us: Vec::new() }
+        Self { packets: 0, first_us: pts_us, last_us: pts_us, last_lasts_us: lasts_us, gaps: Gaps::default() }
     }
 
     fn take(&mut self, shown: Shown) {
@@ -84,20 +87,24 @@ pub(super) async fn read_packets(
         .start(cancel)?;
     let (stdout, activity) = (running.take_stdout(), running.activity());
     let mut spans = Spans::new();
+    let mut left = Left::of(limits);
     let pictures = probe.video().map(|video| video.index);
     if let Some(stdout) = stdout {
-        let mut lines = BufReader::new(stdout).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
+        let mut lines = Lines::of(stdout);
+        while let Some(line) = lines.next().await {
             activity.advanced();
             let Some(shown) = listing.shown(&line) else { continue };
+            let is_picture = Some(shown.stream) == pictures;
+            left.take(is_picture)?;
             let span = spans.entry(shown.stream).or_insert_with(|| Span::at(shown));
             span.take(shown);
-            if Some(shown.stream) == pictures {
-                span.times_us.push(shown.pts_us);
+            if is_picture {
+                span.gaps.take(shown.pts_us);
             }
         }
     }
     running.finish().await?;
+    spans.values_mut().for_each(|span| span.gaps.end());
     Ok(spans)
 }
 
@@ -173,6 +180,31 @@ fn counted(line: &str, streams: &[(u32, f64)], start_us: i64) -> Option<Shown> {
     Some(Shown { stream: *stream, pts_us: us(pts).saturating_add(start_us), lasts_us: us(lasts) })
 }
 
+/// How many packets are still looked at: a file of nothing but headers would be read for days.
+struct Left {
+    pictures: u64,
+    others: u64,
+}
+
+impl Left {
+    fn of(limits: &Limits) -> Self {
+        let seconds = limits.duration.as_secs().saturating_add(1);
+        Self {
+            pictures: seconds.saturating_mul(limits.video_fps.into()),
+            others: seconds.saturating_mul(OTHER_PACKETS_PER_SECOND),
+        }
+    }
+
+    fn take(&mut self, is_picture: bool) -> Result<()> {
+        let left = if is_picture { &mut self.pictures } else { &mut self.others };
+        *left = left.checked_sub(1).ok_or_else(|| {
+            let what = "it has more packets than a film of the longest length and the highest rate";
+            MediaError::bad_input(InputProblem::TooLarge, At::new(STEP, what))
+        })?;
+        Ok(())
+    }
+}
+
 /// `0,1.400000,0.040000,K__`. A packet without a time tells nothing, and one that an edit list hides is not shown.
 fn listed(line: &str) -> Option<Shown> {
     let mut fields = line.split(',');
@@ -184,8 +216,6 @@ fn listed(line: &str) -> Option<Shown> {
 }
 
 fn microseconds(text: &str) -> Option<i64> {
-    text.parse::<f64>()
-        .ok()
-        .filter(|seconds| seconds.abs() < 1e9)
-        .map(|seconds| (seconds * 1e6).round() as i64)
+    let us = (text.parse::<f64>().ok()? * 1e6).round() as i64;
+    (us.saturating_abs() <= TIME_MAX_US).then_some(us)
 }

@@ -185,3 +185,20 @@ async fn transport_streams_that_were_joined_play_one_after_the_other() {
         }
     }
 }
+
+/// A file may be made of nothing but packets: it is not read to its end.
+#[tokio::test]
+async fn a_file_of_more_packets_than_the_longest_film_is_too_large() {
+    let input = numbered("25", 2.2);
+    let args: Vec<&str> = input.iter().map(String::as_str).chain(["-c:v", "libx264", "-g", "20"]).collect();
+    let path = streamed("packets.mkv", &args);
+    let probe = probed(&path).await.unwrap();
+    let limits = Limits { video_fps: 20, duration: std::time::Duration::from_secs(1), ..Limits::default() };
+
+    let measured =
+        with_measured_length(&clips::toolbox(), &path, probe, &limits, &CancellationToken::new()).await;
+
+    let error = measured.unwrap_err();
+    assert_eq!(error.code(), "input_too_large");
+    assert!(error.to_string().contains("packets"), "{error}");
+}
