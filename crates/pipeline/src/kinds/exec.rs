@@ -73,7 +73,7 @@ async fn run(attempt: &Attempt<'_>, spec: &ExecSpec, given: &Given, work: &Path)
         UserProgram { network: spec.network, executable: own.iter().chain(&spec.reads).cloned().collect() };
     let limits = ToolLimits {
         wall: Duration::from_millis(spec.timeout_ms),
-        file_size_bytes: Some(shop.limits.file_bytes.min(shop.scratch.free_bytes())),
+        file_size_bytes: Some(shop.limits.file_bytes),
         ..ToolLimits::default()
     };
     let tool = shop

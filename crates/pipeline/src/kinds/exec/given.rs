@@ -103,9 +103,9 @@ async fn localised(attempt: &Attempt<'_>, needed: &[OutputRecord]) -> Attempted<
         needed.iter().flat_map(of_output).map(|(step, file)| (file.key.clone(), (step, file))).collect();
     let is_elsewhere = |file: &&StoredFile| attempt.shop.blobs.local_path(&file.key).is_none();
     let fetched: u64 = files.values().map(|(_, file)| file).filter(is_elsewhere).map(|file| file.bytes).sum();
-    let free = attempt.shop.scratch.free_bytes();
-    if fetched > free {
-        let message = format!("the steps it needs made {fetched} bytes; {free} are free in scratch");
+    let left = attempt.shop.scratch.left_bytes();
+    if fetched > left {
+        let message = format!("the steps it needs made {fetched} bytes; {left} are left in scratch");
         return Err(Failed::for_now("scratch_full", message, "free some space in the scratch folder"));
     }
     let fetching = stream::iter(files.into_iter().map(|(key, (step, file))| async move {

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
@@ -40,6 +39,10 @@ pub(super) async fn publish(
     out: &Path,
     answer: Answer,
 ) -> Attempted<Value> {
+    // The program could have put a link in its place, to a folder that it may not read itself.
+    if !out.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+        return Err(refused("", "it is a folder no longer"));
+    }
     let said = format!("{step}.facts.json");
     let outputs = outputs_of(step, out, &said, answer)?;
     let named: Vec<&String> = outputs.iter().flat_map(|output| &output.files).collect();
@@ -150,7 +153,8 @@ async fn looked_at(attempt: &Attempt<'_>, out: &Path, path: &str) -> Attempted<M
 }
 
 fn opened_below(out: &Path, path: &str) -> io::Result<File> {
-    let folder: OwnedFd = File::open(out)?.into();
+    let folder = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(out, folder, Mode::empty())?;
     // A pipe must not be waited for.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let below = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
@@ -274,6 +278,7 @@ mod tests {
         for path in ["link", "folder/secret", "inner", "../secret", "/etc/passwd", "none"] {
             assert!(opened_below(&out, path).is_err(), "{path}");
         }
+        assert!(opened_below(&out.join("folder"), "secret").is_err());
     }
 
     #[test]

@@ -54,7 +54,7 @@ ways = {
     "read the worker's environment": lambda: open(f"/proc/{worker}/environ").read(),
     "read the worker's command": lambda: open(f"/proc/{worker}/cmdline").read(),
     "read through a child": lambda: asked("/bin/cat", "/etc/passwd"),
-    "write through a child": lambda: asked("/usr/bin/touch", outside + "/left"),
+    "write through a child": lambda: asked("/bin/sh", "-c", f"echo x >{outside}/left"),
     "execute what it wrote": lambda: asked(os.path.abspath("own")),
     "tcp": lambda: connected(socket.AF_INET, ("127.0.0.1", tcp)),
     "udp": lambda: connected(socket.AF_INET, ("127.0.0.1", udp), socket.SOCK_DGRAM),
