@@ -16,10 +16,14 @@
 //! A kernel without Landlock or without seccomp is refused: [`crate::MediaError`] says `capability_missing`. What newer
 //! versions of Landlock add is a second lock on doors that the filter closes already, so every version will do.
 //!
+//! A program of the user's own ([`crate::UserProgram`]) may start others, so it gets other rules: `of_user.rs` beside each
+//! of the tools' own, and `guard.rs`, which ends them all.
+//!
 //! A binary that wants the sandbox calls [`launch`] first thing in `main` when its first argument is [`LAUNCH`], before
 //! there are other threads, and gives [`Confinement::launcher`] to its toolbox.
 
 mod capabilities;
+mod guard;
 mod interpreter;
 mod kernel;
 mod launcher;

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::capability::Piece;
 use crate::error::{At, MediaError, Result};
 
-pub use confinement::{Confinement, Rules};
+pub use confinement::{Confinement, Rules, UserProgram};
 pub(crate) use group::{CPU_GRACE_SECONDS, memory_limits};
 pub(crate) use log::{LogLine, LogReader, complains_of_input};
 pub use progress::Progress;
@@ -65,7 +65,7 @@ pub struct Toolbox {
 /// One command line, its pipes and its limits.
 #[derive(Debug)]
 pub struct Tool {
-    program: Program,
+    program: Started,
     path: PathBuf,
     step: Cow<'static, str>,
     args: Vec<OsString>,
@@ -80,6 +80,14 @@ pub struct Tool {
     /// Of the toolbox.
     memory_bytes: u64,
     confinement: Confinement,
+    user_program: Option<UserProgram>,
+}
+
+/// Whose program it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Started {
+    Tool(Program),
+    OfUser,
 }
 
 /// Where a child's stdin comes from.
@@ -201,7 +209,18 @@ impl Toolbox {
                 At::new(step, format!("{program} is not installed")),
             ));
         };
-        let tool = Tool {
+        Ok(self.started(Started::Tool(program), path, step).args(program.quiet_args()))
+    }
+
+    /// A command line of a program that is the user's own. It is confined as tools are, but for what `may` says; its exit
+    /// code is its caller's to judge ([`Finished::exit_code`]), and lines such as `progress: 0.42` on its stderr are its
+    /// progress ([`Progress::fraction`]).
+    pub fn user_program(&self, path: &Path, may: UserProgram, step: impl Into<Cow<'static, str>>) -> Tool {
+        Tool { user_program: Some(may), ..self.started(Started::OfUser, path, step.into()) }
+    }
+
+    fn started(&self, program: Started, path: &Path, step: Cow<'static, str>) -> Tool {
+        Tool {
             program,
             path: path.to_owned(),
             step,
@@ -216,8 +235,8 @@ impl Toolbox {
             limits: ToolLimits::default(),
             memory_bytes: self.memory_bytes,
             confinement: self.confinement.clone(),
-        };
-        Ok(tool.args(program.quiet_args()))
+            user_program: None,
+        }
     }
 
     fn slot(&mut self, program: Program) -> &mut Option<PathBuf> {
@@ -266,6 +285,15 @@ impl Program {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Started {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tool(program) => program.fmt(f),
+            Self::OfUser => f.write_str("the program"),
+        }
     }
 }
 
@@ -341,6 +369,7 @@ impl Tool {
             cpu_seconds: self.limits.cpu.map(|cpu| cpu.as_secs().max(1)),
             file_size_bytes: self.limits.file_size_bytes,
             memory_bytes: self.memory_bytes(),
+            user_program: self.user_program.clone(),
         };
         let mut command = self.confinement.command(&rules, &self.step)?;
         if matches!(self.stdout, Output::Progress) {
@@ -358,12 +387,15 @@ impl Tool {
     }
 
     fn environment(&self) -> Vec<(&'static str, OsString)> {
-        let mut envs: Vec<(&'static str, OsString)> = vec![("LC_ALL", "C".into())];
+        let mut envs: Vec<(&'static str, OsString)> = match self.program {
+            Started::Tool(_) => vec![("LC_ALL", "C".into())],
+            Started::OfUser => vec![("LANG", "C.UTF-8".into())],
+        };
         if let Some(scratch) = &self.scratch {
             envs.push(("HOME", scratch.into()));
             envs.push(("TMPDIR", scratch.into()));
         }
-        if matches!(self.program, Program::Vips | Program::VipsHelper) {
+        if matches!(self.program, Started::Tool(Program::Vips | Program::VipsHelper)) {
             envs.push(("VIPS_BLOCK_UNTRUSTED", "1".into()));
         }
         envs.extend(self.envs.iter().cloned());

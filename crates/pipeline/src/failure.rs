@@ -4,7 +4,7 @@ use telecine_media::MediaError;
 use telecine_queue::{Failure, Job, JobContext, JobError, QueueError};
 
 use crate::blobs::{FetchError, StoreError};
-use crate::planned::CannotPlan;
+use crate::planned::{CannotPlan, Obstacle};
 use crate::records::{FailureRecord, record};
 
 /// Why an attempt did not succeed, with what its user should know.
@@ -80,7 +80,10 @@ impl From<MediaError> for Failed {
 
 impl From<CannotPlan> for Failed {
     fn from(error: CannotPlan) -> Self {
-        let failed = Self::from(error.source);
+        let failed = match error.source {
+            Obstacle::Media(error) => Self::from(error),
+            Obstacle::NoProgram(error) => Self::from(error),
+        };
         Self { message: format!("step `{}`: {}", error.step, failed.message), ..failed }
     }
 }

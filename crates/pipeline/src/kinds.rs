@@ -7,6 +7,7 @@ mod audio;
 mod conclude;
 mod encode_audio;
 mod encode_range;
+mod exec;
 mod image;
 mod ingest;
 mod mp4;
@@ -35,6 +36,8 @@ use crate::source::Source;
 use crate::workshop::Workshop;
 
 pub(crate) use encode_range::RangePayload;
+pub use exec::NoProgram;
+pub(crate) use exec::find_program;
 pub use sweep::schedule_sweeps;
 
 pub const INGEST: &str = "ingest";
@@ -47,11 +50,12 @@ pub(crate) const MP4: &str = "mp4";
 pub(crate) const PICTURES: &str = "pictures";
 pub(crate) const IMAGE: &str = "image";
 pub(crate) const AUDIO: &str = "audio";
+pub(crate) const EXEC: &str = "exec";
 pub(crate) const CONCLUDE: &str = "conclude";
 pub(crate) const SWEEP: &str = "sweep";
 
 /// Every kind, with the lane its jobs belong in.
-pub const LANES: [(&str, &str); 12] = [
+pub const LANES: [(&str, &str); 13] = [
     (INGEST, "io"),
     (ENCODE_RANGE, "cpu"),
     (ENCODE_AUDIO, "cpu"),
@@ -62,6 +66,7 @@ pub const LANES: [(&str, &str); 12] = [
     (PICTURES, "cpu"),
     (IMAGE, "cpu"),
     (AUDIO, "cpu"),
+    (EXEC, "cpu"),
     (CONCLUDE, "io"),
     (SWEEP, "io"),
 ];
@@ -79,6 +84,7 @@ pub fn all(shop: &Arc<Workshop>) -> Kinds {
         .with(shop.kind(PICTURES, pictures::PicturesOfVideo))
         .with(shop.kind(IMAGE, image::Image))
         .with(shop.kind(AUDIO, audio::Audio))
+        .with(shop.kind(EXEC, exec::Exec))
         .with(shop.kind(CONCLUDE, conclude::Conclude))
         .with(sweep::Sweep(Arc::clone(shop)))
 }

@@ -11,6 +11,7 @@ use telecine_queue::NewJob;
 use tokio_util::sync::CancellationToken;
 
 use crate::graph::Graph;
+use crate::kinds::{NoProgram, find_program};
 use crate::recipe::{Does, Recipe, Step};
 use crate::records::WarningRecord;
 
@@ -49,7 +50,35 @@ pub struct Planned {
 #[error("step `{step}`")]
 pub struct CannotPlan {
     pub step: String,
-    pub source: MediaError,
+    pub source: Obstacle,
+}
+
+/// Why a step cannot be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Obstacle {
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// The step runs a program that is not here.
+    #[error(transparent)]
+    NoProgram(#[from] NoProgram),
+}
+
+impl Obstacle {
+    /// A stable word for APIs, logs and tests.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Media(error) => error.code(),
+            Self::NoProgram(_) => NoProgram::CODE,
+        }
+    }
+
+    /// Whether the same may go better next time.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Media(error) => error.is_retryable(),
+            Self::NoProgram(_) => false,
+        }
+    }
 }
 
 impl Planned {
@@ -117,12 +146,15 @@ fn plan_step(
     format: Format,
     probe: Option<&Probe>,
     capabilities: &Capabilities,
-) -> Result<Option<Plan>, MediaError> {
+) -> Result<Option<Plan>, Obstacle> {
     let is_picture = format.class() == Class::Image;
     let has_film = !is_picture && probe.is_some_and(|probe| probe.video().is_some());
     let has_sound = !is_picture && probe.is_some_and(|probe| probe.audio().is_some());
     let wanted = match &step.does {
-        Does::Exec(_) => return Ok(None),
+        Does::Exec(spec) => {
+            find_program(&spec.command)?;
+            return Ok(None);
+        }
         Does::Image(_) if is_picture => return Ok(None),
         Does::Audio(_) if has_sound => return Ok(None),
         Does::Pictures(_) if has_film => return Ok(None),
@@ -138,10 +170,10 @@ fn plan_step(
         Does::Pictures(_) | Does::Mp4(_) | Does::Hls(_) => step.does.media(),
     };
     let (Some(wanted), Some(probe)) = (wanted, probe) else { return Ok(None) };
-    plan(&wanted, probe, capabilities).map(Some)
+    Ok(Some(plan(&wanted, probe, capabilities)?))
 }
 
-fn no_such_stream(detail: &str) -> MediaError {
+fn no_such_stream(detail: &str) -> Obstacle {
     let at = At { step: "plan".into(), detail: detail.to_owned(), stderr_tail: String::new() };
-    MediaError::BadInput { problem: InputProblem::NoSuchStream, at: Box::new(at) }
+    MediaError::BadInput { problem: InputProblem::NoSuchStream, at: Box::new(at) }.into()
 }

@@ -12,7 +12,7 @@ mod show;
 mod with;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use telecine_media::{AudioSpec, ImageSpec, PicturesSpec, VideoSpec};
@@ -71,7 +71,8 @@ pub enum Does {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecSpec {
-    /// The program, by its absolute path or looked up in `PATH`, and its arguments.
+    /// The program, by its absolute path or looked up in `PATH`, and its arguments. What begins with `./` is beside the
+    /// recipe's file.
     pub command: Vec<String>,
     /// Whether it may reach the network.
     #[serde(default)]
@@ -102,6 +103,21 @@ pub const STEP_KINDS: [&str; 6] = ["hls", "mp4", "pictures", "image", "audio", "
 impl Recipe {
     pub fn step(&self, name: &str) -> Option<&Step> {
         self.steps.iter().find(|step| step.name == name)
+    }
+
+    /// With `./…` in commands meaning what lies in the folder of the recipe's file.
+    pub(crate) fn beside(mut self, folder: &Path) -> Self {
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        for step in &mut self.steps {
+            if let Does::Exec(spec) = &mut step.does {
+                for word in &mut spec.command {
+                    if let Some(rest) = word.strip_prefix("./") {
+                        *word = folder.join(rest).to_string_lossy().into_owned();
+                    }
+                }
+            }
+        }
+        self
     }
 
     /// Of the recipe as it is, parameters included: the same hash means the same work.
@@ -160,7 +176,9 @@ impl Does {
                 ];
                 parts.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| Some(name)).collect()
             }
-            Self::Hls(_) | Self::Mp4(_) | Self::Image(_) | Self::Audio(_) | Self::Exec(_) => vec![None],
+            Self::Hls(_) | Self::Mp4(_) | Self::Image(_) | Self::Audio(_) => vec![None],
+            // A program says what it has made when it has.
+            Self::Exec(_) => Vec::new(),
         }
     }
 

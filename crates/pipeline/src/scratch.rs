@@ -55,6 +55,11 @@ impl Scratch {
         let (free, total) = (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize);
         free.saturating_sub((total / KEPT_FREE).min(KEPT_FREE_BYTES))
     }
+
+    /// What could be written at all: more than this cannot end well.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        statvfs(&self.root).map_or(0, |disk| disk.f_bavail * disk.f_frsize)
+    }
 }
 
 impl JobFolder {

@@ -1,5 +1,7 @@
 //! Confines this process step by step, and then becomes the tool.
 
+mod of_user;
+
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
 use std::io::{Read, Write};
@@ -77,6 +79,9 @@ fn become_tool(arguments: Vec<OsString>) -> Result<Never, Failure> {
     step("its priority cannot be lowered", nice(NICE))?;
     raise_oom_score();
     step("descriptors cannot be closed", raw::close_on_exec_from(3))?;
+    if let Some(may) = &rules.user_program {
+        return of_user::become_program(&rules, may, &tool_arguments);
+    }
     let program = opened_above_limit(&rules.program)?;
     let variables = kept_variables(&rules.variables)?;
 

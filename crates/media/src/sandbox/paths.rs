@@ -1,5 +1,7 @@
 //! What may be read, written and executed, by Landlock.
 
+mod of_user;
+
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -34,6 +36,9 @@ const READ_BY_LIBRARIES: &[&str] = &[
 /// Confines this thread to the paths of the rules, for good; all network, and signals and sockets out of the sandbox,
 /// are refused where this kernel's Landlock can.
 pub(super) fn confine(rules: &Rules) -> Result<RestrictionStatus, RulesetError> {
+    if let Some(may) = &rules.user_program {
+        return of_user::confine(rules, may);
+    }
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     // Mapping a library is reading it. The kernel starts the tool through its interpreter, so both can be executed.
     let execute = AccessFs::ReadFile | AccessFs::Execute;

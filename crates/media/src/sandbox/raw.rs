@@ -1,10 +1,12 @@
-//! The three system calls that no crate in use has a safe form of, and so the only `unsafe` of the project.
+//! The four system calls that no crate in use has a safe form of, and so the only `unsafe` of the project.
 #![allow(unsafe_code, reason = "these system calls have no safe form in the crates in use")]
 
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+
+use rustix::process::Pid;
 
 /// Marks every descriptor from `first` on to be closed by the next `exec`.
 pub(super) fn close_on_exec_from(first: u32) -> io::Result<()> {
@@ -31,6 +33,14 @@ pub(super) fn execute(program: BorrowedFd<'_>, arguments: &[CString], variables:
         )
     };
     io::Error::last_os_error()
+}
+
+/// Splits this process in two; `None` is said to the new one.
+pub(super) fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: the launcher has one thread, so the new process is a whole copy of it: no lock is held by a thread that it
+    // does not have.
+    let new = unsafe { libc::fork() };
+    if new < 0 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(new)) }
 }
 
 /// The version of Landlock's interface; `None` where the kernel has none or was told not to use it.

@@ -5,6 +5,8 @@
 //! `input_hostile`; and `clone3`, whose arguments no filter can read, does not exist, so that the C library falls back
 //! to `clone`.
 
+pub(super) mod of_user;
+
 use std::collections::BTreeMap;
 
 use libc::c_long;

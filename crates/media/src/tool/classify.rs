@@ -9,20 +9,24 @@ use std::process::ExitStatus;
 
 use rustix::process::Signal;
 
-use super::Program;
+use super::{Program, Started};
 use crate::capability::Piece;
 use crate::error::{At, InputProblem, Interruption, MediaError};
 use crate::sandbox::{Refusal, refusal};
 
 /// The error of a child that was not stopped by us and did not exit with 0.
 pub(super) fn failure(
-    program: Program,
+    program: Started,
     status: ExitStatus,
     step: Cow<'static, str>,
     stderr_tail: String,
 ) -> MediaError {
     let verdict = match status.signal() {
         Some(signal) => of_last_words(&stderr_tail).unwrap_or_else(|| of_signal(signal)),
+        // What a user's own program says may be about anything.
+        None if program == Started::OfUser => of_launcher(status.code(), &stderr_tail)
+            .or_else(|| of_code(status.code()))
+            .unwrap_or(Verdict::Again(Interruption::Failed)),
         None => of_launcher(status.code(), &stderr_tail)
             .or_else(|| of_words(&stderr_tail))
             .or_else(|| of_code(status.code()))
@@ -31,7 +35,7 @@ pub(super) fn failure(
     };
     // Headers need next to no memory, so a table in them asks for it. Where memory is really short, the kernel kills.
     let verdict = match (program, verdict) {
-        (Program::Ffprobe, Verdict::Again(Interruption::OutOfMemory)) => {
+        (Started::Tool(Program::Ffprobe), Verdict::Again(Interruption::OutOfMemory)) => {
             Verdict::Never(InputProblem::TooLarge)
         }
         (_, verdict) => verdict,
@@ -42,6 +46,13 @@ pub(super) fn failure(
         Verdict::Again(cause) => MediaError::interrupted(cause, at),
         Verdict::Install(piece) => MediaError::missing(vec![piece], at),
     }
+}
+
+/// Whether a user's own program ended with an exit code that says what it wanted to say. 137 is what a shell says when a
+/// program that it started was killed.
+pub(super) fn is_said_by_user(program: Started, status: ExitStatus, stderr_tail: &str) -> bool {
+    let is_missing = matches!(refusal(status.code(), stderr_tail), Some(Refusal::Missing(_)));
+    program == Started::OfUser && status.code().is_some_and(|code| code != 137) && !is_missing
 }
 
 #[derive(Debug, PartialEq)]
@@ -226,7 +237,12 @@ mod tests {
     use super::*;
 
     fn judged(raw_status: i32, stderr: &str) -> MediaError {
-        failure(Program::Ffmpeg, ExitStatus::from_raw(raw_status), "test".into(), stderr.to_owned())
+        failure(
+            Started::Tool(Program::Ffmpeg),
+            ExitStatus::from_raw(raw_status),
+            "test".into(),
+            stderr.to_owned(),
+        )
     }
 
     #[test]

@@ -40,6 +40,19 @@ pub struct Rules {
     pub cpu_seconds: Option<u64>,
     pub file_size_bytes: Option<u64>,
     pub memory_bytes: u64,
+    /// A program of the user's own, which may do more than a tool.
+    #[serde(default)]
+    pub user_program: Option<UserProgram>,
+}
+
+/// What a program of the user's own may do beyond a tool: start others, from the system's folders and these; and reach
+/// the network, where it says that it needs to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserProgram {
+    pub network: bool,
+    /// Files and folders whose programs may be started. They may be read, too.
+    pub executable: Vec<PathBuf>,
 }
 
 impl Confinement {

@@ -1,4 +1,5 @@
-//! FFmpeg's `-progress`: blocks of `key=value` lines, each block ended by `progress=continue` or `progress=end`.
+//! FFmpeg's `-progress`: blocks of `key=value` lines, each block ended by `progress=continue` or `progress=end`. A user's
+//! own program says how far it is in one line: `progress: 0.42`.
 
 use serde::Serialize;
 
@@ -17,12 +18,15 @@ pub struct Progress {
     pub dropped_frames: u64,
     /// FFmpeg wrote its last block.
     pub ended: bool,
+    /// What a user's own program says is done of its work, 0 to 1.
+    pub fraction: Option<f32>,
 }
 
 /// Collects lines into blocks.
 #[derive(Debug, Default)]
 pub(super) struct ProgressParser {
     block: Progress,
+    of_fractions: bool,
 }
 
 /// What a line turned out to be.
@@ -34,7 +38,16 @@ pub(super) enum Line {
 }
 
 impl ProgressParser {
+    /// Of a user's own program.
+    pub(super) fn of_fractions() -> Self {
+        Self { of_fractions: true, ..Self::default() }
+    }
+
     pub(super) fn line(&mut self, line: &str) -> Line {
+        if self.of_fractions {
+            let fraction = fraction(line);
+            return fraction.map_or(Line::NotProgress, |_| Line::Block(Progress { fraction, ..self.block }));
+        }
         let Some((key, value)) = line.split_once('=') else { return Line::NotProgress };
         let value = value.trim();
         let block = &mut self.block;
@@ -59,6 +72,18 @@ impl ProgressParser {
     }
 }
 
+/// `progress: 0.42` or `progress: 42%`, with whatever case and room. Beyond the ends is at the end.
+fn fraction(line: &str) -> Option<f32> {
+    let (key, value) = line.split_once([':', '='])?;
+    if !key.trim().eq_ignore_ascii_case("progress") {
+        return None;
+    }
+    let value = value.trim();
+    let percent = value.strip_suffix('%').map(|percent| percent.trim().parse::<f32>().map(|it| it / 100.0));
+    let said = percent.unwrap_or_else(|| value.parse()).ok()?;
+    said.is_finite().then(|| said.clamp(0.0, 1.0))
+}
+
 impl Progress {
     /// Whether the child got anywhere since `earlier`.
     pub(super) fn is_beyond(&self, earlier: &Self) -> bool {
@@ -66,6 +91,7 @@ impl Progress {
             || self.out_time_us > earlier.out_time_us
             || self.total_size > earlier.total_size
             || (self.ended && !earlier.ended)
+            || self.fraction > earlier.fraction
     }
 }
 
@@ -98,6 +124,25 @@ mod tests {
         }
 
         assert_eq!(parser.line("progress=continue"), Line::Block(Progress::default()));
+    }
+
+    #[test]
+    fn a_users_program_says_how_far_it_is_in_a_line() {
+        let mut parser = ProgressParser::of_fractions();
+        let mut said = |line: &str| match parser.line(line) {
+            Line::Block(block) => block.fraction,
+            Line::Part | Line::NotProgress => None,
+        };
+
+        for line in ["progress: 0.25", "Progress:25%", "  progress = .25 ", "progress: 25 %"] {
+            assert_eq!(said(line), Some(0.25), "{line}");
+        }
+        assert_eq!((said("progress: 7"), said("progress: -1")), (Some(1.0), Some(0.0)));
+        for line in
+            ["progress: NaN", "progress: inf", "progress: done", "progress", "in progress: 0.5", "frame=1"]
+        {
+            assert_eq!(said(line), None, "{line}");
+        }
     }
 
     #[test]

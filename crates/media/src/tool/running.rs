@@ -20,7 +20,7 @@ use super::log::{LogLine, LogParser, LogReader};
 use super::progress::{Line, Progress, ProgressParser};
 use super::spawn::{self, Anchor};
 use super::stderr::{Tail, each_line};
-use super::{Confinement, Output, Program, Tool, ToolLimits, classify};
+use super::{Confinement, Output, Started, Tool, ToolLimits, classify};
 use crate::error::{At, InputProblem, Interruption, MediaError, Result};
 
 /// After a child's group is dead its pipes close at once, unless somebody left the group and holds them.
@@ -38,13 +38,15 @@ pub struct Running {
     step: Cow<'static, str>,
 }
 
-/// What a child that exited with 0 left.
+/// What a child that exited with 0 left, or a user's own program that exited by itself.
 #[derive(Debug, Clone, Default)]
 pub struct Finished {
     /// What was asked to be captured.
     pub stdout: Vec<u8>,
     /// Warnings, mostly; empty when all was well.
     pub stderr_tail: String,
+    /// Other than 0 only of a user's own program.
+    pub exit_code: i32,
     pub progress: Progress,
     pub wall: Duration,
     /// Of the child alone, in steps of the kernel's clock, which are of 10 ms.
@@ -80,7 +82,7 @@ impl Running {
     }
 
     /// Waits for the end as [`Running::finish`] does, and passes the progress on.
-    pub(crate) async fn finish_watched(self, on_progress: &(dyn Fn(Progress) + Sync)) -> Result<Finished> {
+    pub async fn finish_watched(self, on_progress: &(dyn Fn(Progress) + Sync)) -> Result<Finished> {
         let mut progress = self.progress();
         let finish = self.finish();
         tokio::pin!(finish);
@@ -189,8 +191,12 @@ pub(super) fn start(tool: Tool, cancel: &CancellationToken) -> Result<Running> {
     let mut readers = JoinSet::new();
     if let Some(stderr) = child.stderr.take() {
         let log = log_reader.map(|reader| Log { reader, activity: activity.clone() });
-        let progress = progress_on_stderr.then(|| reports.clone());
-        readers.spawn(collected.clone().read_stderr(stderr, progress, log));
+        let parser = match program {
+            Started::OfUser => Some(ProgressParser::of_fractions()),
+            Started::Tool(_) => progress_on_stderr.then(ProgressParser::default),
+        };
+        let reported = parser.map(|parser| (parser, reports.clone()));
+        readers.spawn(collected.clone().read_stderr(stderr, reported, log));
     }
     match collect {
         Collect::Nothing => {}
@@ -220,7 +226,7 @@ pub(super) fn start(tool: Tool, cancel: &CancellationToken) -> Result<Running> {
         collected,
         progress: progress.clone(),
     };
-    let span = tracing::debug_span!("tool.run", tool = program.name(), step = %step);
+    let span = tracing::debug_span!("tool.run", tool = %program, step = %step);
     let watcher = tokio::spawn(watched.run().instrument(span));
     Ok(Running { group, stdin, stdout, progress, activity, watcher: Some(watcher), step })
 }
@@ -301,16 +307,20 @@ struct Collected {
 }
 
 impl Collected {
-    async fn read_stderr(self, stderr: impl AsyncRead + Unpin, reports: Option<Reports>, log: Option<Log>) {
-        let mut parser = ProgressParser::default();
+    async fn read_stderr(
+        self,
+        stderr: impl AsyncRead + Unpin,
+        mut reported: Option<(ProgressParser, Reports)>,
+        log: Option<Log>,
+    ) {
         let mut levels = LogParser::default();
         each_line(stderr, |line| {
-            let parsed = match &reports {
-                Some(_) => parser.line(line),
+            let parsed = match &mut reported {
+                Some((parser, _)) => parser.line(line),
                 None => Line::NotProgress,
             };
-            match (parsed, &reports) {
-                (Line::Block(block), Some(reports)) => reports.publish(block),
+            match (parsed, &reported) {
+                (Line::Block(block), Some((_, reports))) => reports.publish(block),
                 (Line::NotProgress, _) => match &log {
                     Some(log) => log.take(levels.line(line)).into_iter().for_each(|kept| self.keep(&kept)),
                     None => self.keep(line),
@@ -345,7 +355,7 @@ impl Collected {
 }
 
 struct Watched {
-    program: Program,
+    program: Started,
     step: Cow<'static, str>,
     child: Child,
     _anchor: Anchor,
@@ -408,13 +418,16 @@ impl Watched {
         let stdout = self.collected.take_stdout();
         let stopped = |detail: String| At::new(self.step.clone(), detail).with_stderr(stderr_tail.clone());
         match end {
-            End::Exited if status.success() => Ok(Finished {
-                stdout,
-                progress: *self.progress.borrow(),
-                wall: self.activity.started_at.elapsed(),
-                cpu,
-                stderr_tail,
-            }),
+            End::Exited if status.success() || classify::is_said_by_user(program, status, &stderr_tail) => {
+                Ok(Finished {
+                    stdout,
+                    exit_code: status.code().unwrap_or_default(),
+                    progress: *self.progress.borrow(),
+                    wall: self.activity.started_at.elapsed(),
+                    cpu,
+                    stderr_tail,
+                })
+            }
             End::Exited => Err(classify::failure(program, status, self.step, stderr_tail)),
             End::Cancelled => Err(MediaError::Cancelled { step: self.step }),
             End::WallPassed => Err(MediaError::interrupted(

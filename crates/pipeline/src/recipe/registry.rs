@@ -92,7 +92,10 @@ impl Recipes {
                 Err(RecipeErrors::unreadable(&file, format!("a recipe is called as its file: {why}")))
             }
             (None, Err(error)) => Err(RecipeErrors::unreadable(&file, format!("it cannot be read: {error}"))),
-            (None, Ok(text)) => Recipe::parse(&name, &file, &text),
+            (None, Ok(text)) => {
+                let folder = path.parent().unwrap_or(Path::new("/"));
+                Recipe::parse(&name, &file, &text).map(|recipe| recipe.beside(folder))
+            }
         };
         Listed { name, origin: RecipeOrigin::File(path.to_owned()), recipe }
     }

@@ -9,6 +9,7 @@ mod cache;
 mod clips;
 mod crash;
 mod document;
+mod exec;
 mod film;
 mod graph;
 mod http_server;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         kinds::trials(),
         cache::trials(),
         document::trials(),
+        exec::trials(),
         graph::trials(),
         recipe::trials(),
         blobs::trials(),
