@@ -6,12 +6,19 @@ use crate::film::lines_of;
 
 /// Five seconds whose frames are all of about one size, with a keyframe every ten.
 fn busy(name: &str) -> PathBuf {
+    busy_with(name, "2")
+}
+
+fn busy_with(name: &str, b_frames: &str) -> PathBuf {
     let input = ["-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=5", "-pix_fmt", "yuv420p"];
-    let coded = ["-c:v", "libx264", "-preset", "veryfast", "-g", "10", "-bf", "2", "-sc_threshold", "0"];
+    let coded = ["-c:v", "libx264", "-preset", "veryfast", "-g", "10", "-bf", b_frames, "-sc_threshold", "0"];
     clips::clip(name, &[&input[..], &coded[..]].concat())
 }
 
-/// The same file with zeros for the packets that `choose` names by number, in the order of the file.
+/// The kind of each packet is left, so that a keyframe still looks like one.
+const KEPT_BYTES: usize = 5;
+
+/// The same file with zeros in the packets that `choose` names by number, in the order of the file.
 fn damaged(source: &Path, name: &str, choose: impl Fn(usize) -> bool) -> PathBuf {
     clips::made(name, |path| {
         let mut bytes = std::fs::read(source).unwrap();
@@ -21,7 +28,7 @@ fn damaged(source: &Path, name: &str, choose: impl Fn(usize) -> bool) -> PathBuf
         for (_, packet) in packets.iter().enumerate().filter(|(number, _)| choose(*number)) {
             let mut fields = packet.split(',').filter_map(|field| field.parse::<usize>().ok());
             let (size, at) = (fields.next().unwrap(), fields.next().unwrap());
-            bytes[at..at + size].fill(0);
+            bytes[at + KEPT_BYTES..at + size].fill(0);
         }
         std::fs::write(path, bytes).unwrap();
     })
@@ -65,15 +72,15 @@ async fn a_scratch_is_told_with_the_segment_that_has_it() {
 
 #[tokio::test]
 async fn a_broken_keyframe_gives_the_same_bytes_in_every_range() {
-    let whole = busy("unbroken.mp4");
-    // The keyframe that the second range begins with.
-    let broken = damaged(&whole, "broken.mp4", |number| number == 50);
+    let whole = busy_with("unbroken.mp4", "0");
+    // The keyframe before frame 25, with which the second segment begins: the next one comes too late for it.
+    let broken = damaged(&whole, "broken.mp4", |number| number == 20);
     let plan = planned_video(&whole, RECIPE).await;
 
     let film = encode_whole(&broken, &plan).await;
-    let part = encode(&broken, &plan, range(2, 5), &[]).await.unwrap();
+    let part = encode(&broken, &plan, range(1, 5), &[]).await.unwrap();
 
-    assert_eq!(hashes(&part.segments), hashes(&film.segments[2..]));
-    assert!(film.segments[2].damaged_frames > 0);
-    assert_eq!(film.segments[2].damaged_frames, part.segments[0].damaged_frames);
+    assert_eq!(hashes(&part.segments), hashes(&film.segments[1..]));
+    assert!(film.segments[1].damaged_frames > 0);
+    assert_eq!(film.segments[1].damaged_frames, part.segments[0].damaged_frames);
 }

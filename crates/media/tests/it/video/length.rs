@@ -111,8 +111,13 @@ async fn an_uneven_recording_in_matroska_keeps_the_pace_of_its_bursts() {
 async fn a_fragmented_file_has_as_many_frames_as_it_holds() {
     let whole = numbered_clip("numbered-6s.mp4", "30", 6.0, &["-c:v", "libx264", "-g", "60"]);
     let source = copied(&whole, "fragmented.mp4", &["-movflags", "frag_keyframe+empty_moov"]);
+    let mut told = probed(&source).await.unwrap();
+    // Without an edit list its first picture is late, and some writers count from zero.
+    let video = &mut told.video_streams[0];
+    assert!(video.start_us > 0 && video.frame_count.is_none());
+    video.duration_us = video.duration_us.map(|us| us + video.start_us.unsigned_abs());
 
-    let probe = measured(&source).await.unwrap();
+    let probe = measured_as(told, &source).await.unwrap();
 
     assert_eq!(frames_made(&source, &probe).await, 180);
 }
