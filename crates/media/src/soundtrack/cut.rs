@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::STEP;
 use crate::digest::sha256_hex;
-use crate::error::{At, MediaError, Result};
+use crate::error::{At, InputProblem, MediaError, Result};
 use crate::fresh;
 use crate::isobmff::{FragmentReader, IsobmffError, Track, read_segment, write_fragment};
 use crate::playlist::SegmentFact;
@@ -53,7 +53,8 @@ impl Cut {
     }
 
     fn run_blocking(self) -> Result<CutAudio> {
-        let unreadable = |error: IsobmffError| error.of_output(STEP, "the uncut sound");
+        let is_copied = self.frame_ticks.is_some();
+        let unreadable = |error: IsobmffError| unreadable(error, is_copied);
         let mut reader = FragmentReader::open(&self.whole).map_err(unreadable)?;
         let track = reader.init().only_track().map_err(unreadable)?.clone();
         let init = self.folder.join(format!("{}-init.mp4", self.name));
@@ -72,7 +73,7 @@ impl Cut {
         let mut expected: Option<i64> = None;
         while let Some(fragment) = reader.next().map_err(unreadable)? {
             for sample in &fragment.segment.samples {
-                let stated = sample.decode_time.cast_signed() - self.whole_zero;
+                let stated = sample.decode_time.cast_signed().saturating_sub(self.whole_zero);
                 let frame = Frame {
                     start: expected.filter(|_| self.frame_ticks.is_some()).unwrap_or(stated),
                     duration: self.frame_ticks.unwrap_or(sample.duration),
@@ -80,7 +81,7 @@ impl Cut {
                 };
                 let gap = expected.map_or(0, |expected| expected.abs_diff(stated));
                 made.worst_gap_ticks = made.worst_gap_ticks.max(gap);
-                expected = Some(frame.start + i64::from(frame.duration));
+                expected = Some(frame.start.saturating_add(frame.duration.into()));
                 // A segment is not closed by its last frame but by the first of the next, so that one frame can be
                 // left for a last segment that is shorter than a frame.
                 while made.segments.len() < self.boundaries.len()
@@ -113,10 +114,11 @@ impl Cut {
         let rest = frames.split_off(frames.len() - left);
         let taken = std::mem::replace(frames, rest);
         let Some(first) = taken.first() else { return Ok(()) };
-        let Ok(decode_time) = u64::try_from(first.start + self.offset_ticks) else {
+        let Ok(decode_time) = u64::try_from(first.start.saturating_add(self.offset_ticks)) else {
             let what = format!(
                 "the constant offset of {} ticks leaves no room for the {} before zero that a decoder needs",
-                self.offset_ticks, -first.start
+                self.offset_ticks,
+                first.start.unsigned_abs()
             );
             return Err(MediaError::unexpected(At::new(STEP, what)));
         };
@@ -140,7 +142,20 @@ impl Cut {
 
 impl Frame {
     fn middle(&self) -> i64 {
-        self.start + i64::from(self.duration / 2)
+        self.start.saturating_add(i64::from(self.duration / 2))
+    }
+}
+
+/// Times that an encoder made are ours; those of a copy are the source's.
+fn unreadable(error: IsobmffError, is_copied: bool) -> MediaError {
+    const WHAT: &str = "the uncut sound";
+    match error {
+        IsobmffError::Unreadable(_) => error.of_output(STEP, WHAT),
+        wrong if is_copied => {
+            let at = At::new(STEP, format!("{WHAT}: {wrong}"));
+            MediaError::bad_input(InputProblem::Corrupt, at)
+        }
+        wrong => wrong.of_output(STEP, WHAT),
     }
 }
 

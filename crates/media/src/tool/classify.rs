@@ -120,6 +120,8 @@ const WORDS: &[(&str, Verdict)] = &[
     // Of FFmpeg 7, and only when it gives up.
     ("Error processing packet in decoder", Verdict::Never(InputProblem::Corrupt)),
     ("ould not find codec parameters", Verdict::Never(InputProblem::Corrupt)),
+    // Of a stream of sound of whose rate nothing could be found out.
+    ("for parameter 'time_base' out of range", Verdict::Never(InputProblem::Corrupt)),
     ("Cannot determine format of input stream", Verdict::Never(InputProblem::Corrupt)),
     ("Error while opening decoder for input stream", Verdict::Never(InputProblem::Corrupt)),
     // Whatever the reason that follows, it is a decoder's: `Error while decoding stream #0:1: Invalid argument`.

@@ -38,10 +38,10 @@ fn meant(text: &str) -> Option<PathBuf> {
 }
 
 pub(super) mod one {
-    use super::{Deserialize, Deserializer, PathBuf, PathText, Serialize, Serializer};
+    use super::{Deserialize, Deserializer, Path, PathBuf, PathText, Serialize, Serializer};
 
-    pub(in super::super) fn serialize<S: Serializer>(path: &PathBuf, to: S) -> Result<S::Ok, S::Error> {
-        PathText(path.clone()).serialize(to)
+    pub(in super::super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        PathText(path.to_owned()).serialize(to)
     }
 
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {

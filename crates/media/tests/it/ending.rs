@@ -44,6 +44,7 @@ fn films() -> Vec<PathBuf> {
         made("theora.ogv", &[&theora]),
         made("blu-ray.m2ts", &[&both]),
         streamed("live.mkv", &[&both, &["-g", "5", "-f", "matroska", "-live", "1"]]),
+        streamed("live.webm", &[&vp8, &["-g", "5", "-f", "webm", "-live", "1"]]),
         streamed("live.flv", &[&both, &["-f", "flv", "-flvflags", "no_duration_filesize"]]),
     ];
     films
