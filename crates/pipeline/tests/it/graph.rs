@@ -321,7 +321,7 @@ fn costs_grow_with_the_work() {
 
 fn a_step_waits_for_all_of_what_it_needs() {
     let recipe = parsed(
-        "[steps.scan]\nkind = \"exec\"\nwith.command = [\"/bin/scan\"]\nlane = \"net\"\nattempts = 2\npriority = 90\n\
+        "[steps.scan]\nkind = \"exec\"\nwith.command = [\"/bin/sh\"]\nlane = \"net\"\nattempts = 2\npriority = 90\n\
          [steps.hls]\nkind = \"hls\"\nneeds = [\"scan\"]\n\
          [steps.mp4]\nkind = \"mp4\"\nneeds = [\"hls\"]\n\
          [steps.tell]\nkind = \"exec\"\nneeds = [\"mp4\", \"hls\"]\nwith.command = [\"/bin/tell\"]\n",
