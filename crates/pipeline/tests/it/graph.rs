@@ -324,7 +324,7 @@ fn a_step_waits_for_all_of_what_it_needs() {
         "[steps.scan]\nkind = \"exec\"\nwith.command = [\"/bin/sh\"]\nlane = \"net\"\nattempts = 2\npriority = 90\n\
          [steps.hls]\nkind = \"hls\"\nneeds = [\"scan\"]\n\
          [steps.mp4]\nkind = \"mp4\"\nneeds = [\"hls\"]\n\
-         [steps.tell]\nkind = \"exec\"\nneeds = [\"mp4\", \"hls\"]\nwith.command = [\"/bin/tell\"]\n",
+         [steps.tell]\nkind = \"exec\"\nneeds = [\"mp4\", \"hls\"]\nwith.command = [\"/bin/sh\"]\n",
     );
 
     let jobs = jobs(&recipe, &film(60));
