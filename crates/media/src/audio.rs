@@ -14,7 +14,9 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::capability::Piece;
-use crate::error::{At, InputProblem, MediaError, Result};
+use crate::digest::sha256_of_file;
+use crate::error::{At, InputProblem, Interruption, MediaError, Result};
+use crate::fresh;
 use crate::limits::Limits;
 use crate::loudness::LoudnessMeasure;
 use crate::probe::{AudioStream, Probe, input_args};
@@ -30,6 +32,10 @@ const RATE_MAX_HZ: u32 = 48_000;
 /// The form in which samples come here.
 const SAMPLES: &str = "pcm_f32le";
 const OUTPUT_MAX_BYTES: u64 = 8 << 30;
+/// Encoders fill their last frame, and not every container tells with how much.
+const PADDING_US: u64 = 150_000;
+/// So much more than is expected or allowed is decoded, to see that there is more.
+const BEYOND_US: u64 = 1_000_000;
 
 /// Everything that came out of one sound.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -52,6 +58,8 @@ pub struct AudioFile {
     pub kbits: u32,
     pub path: PathBuf,
     pub bytes: u64,
+    /// In lower-case hex.
+    pub sha256: String,
     pub channels: u32,
 }
 
@@ -111,7 +119,7 @@ impl Work<'_> {
             }
         };
         Ok(AudioSet {
-            renditions: self.renditions().await?,
+            renditions: self.renditions(heard.duration_us()).await?,
             waveform: self.write_waveform(&heard).await?,
             loudness: heard.loudness,
             duration_us: heard.duration_us(),
@@ -173,17 +181,21 @@ impl Work<'_> {
         Ok(tool.scratch(self.scratch).readable(self.input).limits(limits))
     }
 
-    /// Before the input, where they bind every output.
+    /// Before the input, where they bind every output. Whatever a file tells of its length, no more is decoded than is
+    /// needed to see that it lies.
     fn trim_args(&self) -> Vec<String> {
-        let seconds = |ms: u64| format!("{}.{:03}", ms / 1000, ms % 1000);
+        let seconds = |us: u64| format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
         let trim = self.spec.trim;
         let mut args = Vec::new();
         if trim.start_ms > 0 {
-            args.extend(["-ss".into(), seconds(trim.start_ms)]);
+            args.extend(["-ss".into(), seconds(trim.start_ms.saturating_mul(1000))]);
         }
-        if let Some(end_ms) = trim.end_ms {
-            args.extend(["-t".into(), seconds(end_ms.saturating_sub(trim.start_ms))]);
-        }
+        let asked_us = trim.end_ms.map(|end_ms| end_ms.saturating_sub(trim.start_ms).saturating_mul(1000));
+        let told_us =
+            self.wanted_us().map(|us| us.saturating_add(tolerance_us(us)).saturating_add(BEYOND_US));
+        let allowed_us = self.limits.duration_us().saturating_add(BEYOND_US);
+        let longest_us = asked_us.into_iter().chain(told_us).fold(allowed_us, u64::min);
+        args.extend(["-t".into(), seconds(longest_us)]);
         args
     }
 
@@ -191,7 +203,16 @@ impl Work<'_> {
         channels(self.stream)
     }
 
-    /// FFmpeg is content with half a file. Only some containers know their length; others guess it from the bit rate.
+    /// How much sound should come out, where the container knows: some guess it from the bit rate.
+    fn wanted_us(&self) -> Option<u64> {
+        let guesses = matches!(self.probe.format, Format::Mp3 | Format::Adts | Format::MpegTs | Format::Avi);
+        let said_us = self.stream.duration_us.or(self.probe.duration_us).filter(|_| !guesses)?;
+        let trim = self.spec.trim;
+        let until_us = trim.end_ms.map_or(said_us, |end_ms| said_us.min(end_ms.saturating_mul(1000)));
+        Some(until_us.saturating_sub(trim.start_ms.saturating_mul(1000)))
+    }
+
+    /// FFmpeg is content with half a file, and with one that plays for longer than it says.
     fn check_whole(&self, heard: &Heard, finished: &Finished) -> Result<()> {
         let refuse = |problem, detail: String| {
             Err(MediaError::bad_input(
@@ -199,42 +220,85 @@ impl Work<'_> {
                 At::new(STEP, detail).with_stderr(finished.stderr_tail.clone()),
             ))
         };
+        let (heard_us, allowed_us) = (heard.duration_us(), self.limits.duration_us());
         if heard.frames == 0 {
             return refuse(InputProblem::Corrupt, "no sound came out".into());
         }
-        let guesses = matches!(self.probe.format, Format::Mp3 | Format::Adts | Format::MpegTs | Format::Avi);
-        let Some(said_us) = self.stream.duration_us.or(self.probe.duration_us).filter(|_| !guesses) else {
-            return Ok(());
-        };
-        let trim = self.spec.trim;
-        let until_us = trim.end_ms.map_or(said_us, |end_ms| said_us.min(end_ms * 1000));
-        let wanted_us = until_us.saturating_sub(trim.start_ms * 1000);
-        if heard.duration_us() + 500_000 + wanted_us / 50 < wanted_us {
-            let detail = format!("{} of {wanted_us} us of sound came out", heard.duration_us());
-            return refuse(InputProblem::Truncated, detail);
+        if heard_us > allowed_us {
+            return refuse(InputProblem::TooLong, format!("more than {allowed_us} us of sound came out"));
+        }
+        let Some(wanted_us) = self.wanted_us() else { return Ok(()) };
+        let tolerance_us = tolerance_us(wanted_us);
+        if heard_us.saturating_add(tolerance_us) < wanted_us {
+            return refuse(
+                InputProblem::Truncated,
+                format!("{heard_us} of {wanted_us} us of sound came out"),
+            );
+        }
+        if heard_us > wanted_us.saturating_add(tolerance_us) {
+            return refuse(
+                InputProblem::Corrupt,
+                format!("more sound came out than the {wanted_us} us that it is said to have"),
+            );
         }
         Ok(())
     }
 
-    async fn renditions(&self) -> Result<Vec<AudioFile>> {
+    async fn renditions(&self, heard_us: u64) -> Result<Vec<AudioFile>> {
         let mut renditions = Vec::with_capacity(self.spec.formats.len());
         for (n, format) in self.spec.formats.iter().enumerate() {
             let path = self.scratch.join(file_name(n, format.codec));
-            let metadata = tokio::fs::metadata(&path).await;
-            let bytes = metadata.map_err(|error| MediaError::io(STEP, path.display(), &error))?.len();
-            if bytes == 0 {
-                return Err(MediaError::unexpected(At::new(STEP, format!("{} is empty", path.display()))));
-            }
+            self.prove(&path, format.codec, heard_us).await?;
+            let (bytes, sha256) =
+                sha256_of_file(&path).map_err(|error| MediaError::io(STEP, path.display(), &error))?;
             let (codec, kbits, channels) = (format.codec, format.kbits, self.channels());
-            renditions.push(AudioFile { codec, kbits, path, bytes, channels });
+            renditions.push(AudioFile { codec, kbits, path, bytes, sha256, channels });
         }
         Ok(renditions)
+    }
+
+    /// Decodes what was made: all of the sound must be in it, whatever the encoder's exit code was.
+    async fn prove(&self, path: &Path, codec: AudioCodec, heard_us: u64) -> Result<()> {
+        let format = match codec {
+            AudioCodec::Aac => Format::M4a,
+            AudioCodec::Opus => Format::Ogg,
+            AudioCodec::Mp3 => Format::Mp3,
+        };
+        let tool = self
+            .toolbox
+            .tool(Program::Ffmpeg, STEP)?
+            .arg("-xerror")
+            .args(input_args(path, format, self.limits)?)
+            .args(["-map", "0:a:0", "-f", "null", "-"])
+            .scratch(self.scratch)
+            .stdout(Output::Progress)
+            .limits(ToolLimits {
+                file_size_bytes: Some(0),
+                ..ToolLimits::for_media(Duration::from_micros(heard_us))
+            });
+        let failed = |what: String, stderr_tail: &str| {
+            let at = At::new(STEP, format!("{} {what}", path.display())).with_stderr(stderr_tail);
+            MediaError::interrupted(Interruption::Failed, at)
+        };
+        let decoded = match tool.start(self.cancel)?.finish().await {
+            // The file is ours: its faults are none of the source's.
+            Err(error @ MediaError::BadInput { .. }) => {
+                return Err(failed(format!("was made and cannot be decoded: {error}"), error.stderr_tail()));
+            }
+            decoded => decoded?,
+        };
+        let decoded_us = u64::try_from(decoded.progress.out_time_us).unwrap_or(0);
+        if decoded_us.abs_diff(heard_us) > PADDING_US {
+            let what = format!("has {decoded_us} us of the {heard_us} us of sound that were encoded");
+            return Err(failed(what, &decoded.stderr_tail));
+        }
+        Ok(())
     }
 
     async fn write_waveform(&self, heard: &Heard) -> Result<Option<PathBuf>> {
         let Some(waveform) = &heard.waveform else { return Ok(None) };
         let path = self.scratch.join("waveform.json");
-        let written = tokio::fs::write(&path, waveform.to_json()).await;
+        let written = fresh::write(&path, waveform.to_json());
         written.map_err(|error| MediaError::io(STEP, "the waveform cannot be written", &error))?;
         Ok(Some(path))
     }
@@ -262,6 +326,11 @@ fn graph(stream: &AudioStream, encoders: usize, filter: &str, with_samples: bool
     graph
 }
 
+/// By how much a length may be wrong that a container tells.
+fn tolerance_us(wanted_us: u64) -> u64 {
+    500_000 + wanted_us / 50
+}
+
 fn channels(stream: &AudioStream) -> u32 {
     stream.channels.min(2)
 }
@@ -281,6 +350,8 @@ fn encoder_args(format: &AudioFormat) -> Vec<String> {
         AudioCodec::Mp3 => &["-f", "mp3"],
     };
     let mut args = vec!["-c:a".to_owned(), encoder(format.codec).to_owned()];
+    // The same bytes each time: Ogg would number its stream at random.
+    args.extend(["-fflags", "+bitexact", "-flags:a", "+bitexact"].map(str::to_owned));
     args.extend(muxer.iter().map(|arg| (*arg).to_owned()));
     args.extend(["-b:a".into(), format!("{}k", format.kbits)]);
     args

@@ -36,6 +36,7 @@ mod source;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub(crate) use heif::picture as heif_picture;
 use source::Source;
 
 use crate::error::{At, InputProblem, MediaError, Result};

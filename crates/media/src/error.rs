@@ -152,7 +152,7 @@ impl MediaError {
             },
             Self::BadRecipe { .. } => "correct the recipe",
             Self::Cancelled { .. } => "nothing is wrong; submit it again if it is wanted after all",
-            Self::Unexpected { .. } => "report it with the stderr tail and the programs' versions",
+            Self::Unexpected { .. } => "report it with what the program said and the programs' versions",
         }
     }
 
@@ -246,12 +246,12 @@ impl Interruption {
         match self {
             Self::Killed => "look for the kernel's out-of-memory killer in the system log; use fewer slots",
             Self::OutOfMemory => "give each tool more memory, use fewer slots, or a machine with more of it",
-            Self::Stalled => "see the stderr tail; the storage may hang",
+            Self::Stalled => "see what the program said last; the storage may hang",
             Self::TimeLimit => "the machine may be overloaded; use fewer slots or raise the limit",
             Self::DiskFull => "free some space in the scratch folder",
             Self::Crashed => "if it happens again, report it to the program's makers with the input",
-            Self::Failed => "see the stderr tail",
-            Self::Io => "check the scratch folder and its permissions",
+            Self::Failed => "see what the program said; if it happens again, report that with its version",
+            Self::Io => "check that the file is there and that the folders may be read and written",
         }
     }
 }

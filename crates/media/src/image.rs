@@ -7,17 +7,17 @@ mod job;
 mod placement;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::capability::Piece;
 use crate::ending::require_whole;
-use crate::error::{At, InputProblem, MediaError, Result};
+use crate::error::{At, InputProblem, Interruption, MediaError, Result};
 use crate::limits::Limits;
 use crate::recipe::{ImageFormat, ImageSpec};
-use crate::sniff::{Class, Format};
+use crate::sniff::{Class, Format, require_regular};
 use crate::tool::{Output, Program, ToolLimits, Toolbox};
 
 pub use job::{ImageOutput, ImageSet, Refusal, VipsAnswer, VipsJob};
@@ -46,14 +46,16 @@ pub async fn make_images(
         std::path::absolute(path).map_err(|error| MediaError::io(STEP, "a folder has no path", &error))
     };
     let (input, scratch) = (absolute(input)?, absolute(scratch)?);
-    let file_bytes = tokio::fs::metadata(&input).await;
-    let file_bytes = file_bytes.map_err(|error| MediaError::io(STEP, "the input cannot be read", &error))?;
-    limits.check_file_bytes(file_bytes.len())?;
+    limits.check_file_bytes(require_regular(&input, STEP).await?)?;
     require_whole(&input, format, STEP).await?;
 
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let job = VipsJob { input, format, spec: spec.clone(), limits: limits.clone(), threads };
-    let answer = ask(toolbox, &job, &scratch, cancel).await?;
+    let name = Name::of(&input, &scratch)?;
+    let job =
+        VipsJob { input: name.path.clone(), format, spec: spec.clone(), limits: limits.clone(), threads };
+    let answer = ask(toolbox, &job, &input, &scratch, cancel).await;
+    let answer = answer.map_err(|error| explained(error, &scratch))?;
+    drop(name);
     let mut set = match answer {
         VipsAnswer::Made(set) => set,
         VipsAnswer::Refused { why, detail } => {
@@ -93,9 +95,51 @@ fn saver(format: ImageFormat) -> &'static str {
     }
 }
 
+/// What libvips calls the input: it takes text alone. A name that is none gets a link in scratch while it is read.
+struct Name {
+    path: PathBuf,
+    link: Option<PathBuf>,
+}
+
+impl Name {
+    fn of(input: &Path, scratch: &Path) -> Result<Self> {
+        const LINK: &str = "input.link";
+        if input.to_str().is_some() {
+            return Ok(Self { path: input.to_owned(), link: None });
+        }
+        let link = scratch.join(LINK);
+        std::os::unix::fs::symlink(input, &link)
+            .map_err(|error| MediaError::io(STEP, "the input cannot be linked to", &error))?;
+        // The program works in that folder, whose own name may be no text either.
+        Ok(Self { path: LINK.into(), link: Some(link) })
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        if let Some(link) = &self.link {
+            let _ = std::fs::remove_file(link);
+        }
+    }
+}
+
+/// With less room than this left, nothing can be written.
+const FULL_BYTES: u64 = 1 << 20;
+
+/// libvips writes through mapped memory: where the disk is full, that ends in a crash and not in an error.
+fn explained(error: MediaError, scratch: &Path) -> MediaError {
+    let MediaError::Interrupted { cause, at } = error else { return error };
+    let free = rustix::fs::statvfs(scratch).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    let is_full = free.is_ok_and(|bytes| bytes < FULL_BYTES);
+    let could_be = matches!(cause, Interruption::Crashed | Interruption::Failed);
+    let cause = if is_full && could_be { Interruption::DiskFull } else { cause };
+    MediaError::Interrupted { cause, at }
+}
+
 async fn ask(
     toolbox: &Toolbox,
     job: &VipsJob,
+    input: &Path,
     scratch: &Path,
     cancel: &CancellationToken,
 ) -> Result<VipsAnswer> {
@@ -110,7 +154,7 @@ async fn ask(
         // instead of 145.
         .env("MALLOC_MMAP_THRESHOLD_", "1048576")
         .scratch(scratch)
-        .readable(&job.input)
+        .readable(input)
         .stdout(Output::Capture { max_bytes: ANSWER_MAX_BYTES })
         .limits(ToolLimits {
             wall: Duration::from_secs(600),

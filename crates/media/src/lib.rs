@@ -27,9 +27,11 @@
 
 mod audio;
 mod capability;
+mod damage;
 mod digest;
 mod ending;
 mod error;
+mod fresh;
 mod image;
 mod isobmff;
 mod limits;
@@ -64,7 +66,7 @@ pub use pictures::{Pictures, Poster, Preview, SampledFrame, SceneCut, Storyboard
 pub use plan::{
     Colour, ColourPath, Crop, Decision, DecodeInputs, DecodeSpan, Delivery, EncoderPlan, Grid,
     HARDWARE_ENCODERS, Mark, Matrix, Picture, Plan, Primaries, Rung, Scaler, SegmentRange, SoundPlan,
-    Timeline, Transfer, VideoPlan, copy_obstacle, plan,
+    SourceFrame, Timeline, Transfer, VideoPlan, copy_obstacle, plan,
 };
 pub use playlist::{
     AudioGroup, AudioRendition, Bandwidth, GrowingPlaylist, MediaFacts, Presentation, SegmentFact, Variant,
@@ -88,7 +90,10 @@ pub use tool::{
     Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, TOOL_MEMORY_BYTES,
     Tool, ToolLimits, Toolbox, UserProgram,
 };
-pub use verify::{MadeRendition, Promise, PromisedRung, Verified, VerifiedFile, VerifiedRendition, verify};
+pub use verify::{
+    MadeRendition, Promise, PromisedRung, PromisedSound, SegmentHashes, Verified, VerifiedFile,
+    VerifiedRendition, verify,
+};
 pub use video::{
     InitFile, RangeDone, RangeEvent, RangeJob, RangeProgress, SegmentDone, SegmentFile, encode_range,
     with_measured_length,

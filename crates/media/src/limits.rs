@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{At, InputProblem, MediaError, Result};
-use crate::probe::{Probe, VideoStream};
+use crate::probe::{Probe, TIME_MAX_US, VideoStream};
 use crate::rational::Rational;
 use crate::sniff::Class;
 
@@ -54,27 +54,49 @@ impl Limits {
         video.max(self.image_pixels) + (1 << 20)
     }
 
+    pub(crate) fn duration_us(&self) -> u64 {
+        u64::try_from(self.duration.as_micros()).unwrap_or(u64::MAX)
+    }
+
     pub fn check(&self, probe: &Probe) -> Result<()> {
         self.check_file_bytes(probe.file_bytes)?;
         if probe.stream_count > self.streams as usize {
             let what = format!("{} streams, of which {} are allowed", probe.stream_count, self.streams);
             return Err(refusal(InputProblem::TooManyStreams, what));
         }
-        if let Some(duration) = probe.duration()
-            && duration > self.duration
-        {
-            let what = format!(
-                "it plays for {} s, of which {} are allowed",
-                duration.as_secs(),
-                self.duration.as_secs()
-            );
-            return Err(refusal(InputProblem::TooLong, what));
-        }
+        self.check_times(probe)?;
         // All of them, covers too: any stream may end up in a decoder.
         probe.video_streams.iter().try_for_each(|video| match probe.format.class() {
             Class::Image => self.check_image(video.width, video.height, video.frame_count.unwrap_or(1)),
             Class::Video | Class::Audio => self.check_video(video),
         })
+    }
+
+    /// The length of the file and the end of each of its streams: any of them may be what work goes by.
+    fn check_times(&self, probe: &Probe) -> Result<()> {
+        let video = probe.video_streams.iter().map(|video| (video.start_us, video.duration_us));
+        let audio = probe.audio_streams.iter().map(|audio| (audio.start_us, audio.duration_us));
+        let streams: Vec<(i64, u64)> =
+            video.chain(audio).map(|(start_us, us)| (start_us, us.unwrap_or(0))).collect();
+        let starts_us = streams.iter().map(|(start_us, _)| *start_us).chain([probe.start_us]);
+        if let Some(start_us) = starts_us.into_iter().find(|us| us.abs() >= TIME_MAX_US) {
+            let what = format!("it begins at {} s, which no clock shows", start_us / 1_000_000);
+            return Err(refusal(InputProblem::Corrupt, what));
+        }
+        let ends_us = streams.iter().map(|(start_us, us)| {
+            let late_us = start_us.saturating_sub(probe.start_us).max(0).unsigned_abs();
+            late_us.saturating_add(*us)
+        });
+        let longest_us = ends_us.chain(probe.duration_us).max().unwrap_or(0);
+        if Duration::from_micros(longest_us) > self.duration {
+            let what = format!(
+                "it plays for {} s, of which {} are allowed",
+                longest_us / 1_000_000,
+                self.duration.as_secs()
+            );
+            return Err(refusal(InputProblem::TooLong, what));
+        }
+        Ok(())
     }
 
     pub fn check_file_bytes(&self, bytes: u64) -> Result<()> {
@@ -102,14 +124,11 @@ impl Limits {
         Err(refusal(InputProblem::TooLarge, what))
     }
 
+    /// As it is coded, and as it is displayed: pixels that are not square make a small picture a large one.
     fn check_video(&self, video: &VideoStream) -> Result<()> {
-        let (long, short) = (video.width.max(video.height), video.width.min(video.height));
-        if long > self.video_long_side || short > self.video_short_side {
-            let what = format!(
-                "{}x{} pixels, of which {}x{} are allowed",
-                video.width, video.height, self.video_long_side, self.video_short_side
-            );
-            return Err(refusal(InputProblem::TooLarge, what));
+        self.check_sides(video.width, video.height)?;
+        if !video.is_attached_picture {
+            self.check_sides(video.display.width, video.display.height)?;
         }
         let fps = video.avg_fps.or(video.base_fps);
         if let (Some(fps), Some(most)) = (fps, Rational::new(i64::from(self.video_fps), 1))
@@ -121,6 +140,15 @@ impl Limits {
             return Err(refusal(InputProblem::TooLarge, what));
         }
         Ok(())
+    }
+
+    fn check_sides(&self, width: u32, height: u32) -> Result<()> {
+        if width.max(height) <= self.video_long_side && width.min(height) <= self.video_short_side {
+            return Ok(());
+        }
+        let (long, short) = (self.video_long_side, self.video_short_side);
+        let what = format!("{width}x{height} pixels, of which {long}x{short} are allowed");
+        Err(refusal(InputProblem::TooLarge, what))
     }
 }
 

@@ -28,13 +28,14 @@ use crate::sniff::{Class, Format};
 use crate::tool::Program;
 
 pub use colour::{Colour, ColourPath, Matrix, Primaries, Transfer};
+pub(crate) use command::CLOCK_STREAMS;
 pub use command::{DecodeInputs, DecodeSpan};
 pub use delivery::{Delivery, copy_obstacle};
 pub use encoder::{EncoderPlan, HARDWARE_ENCODERS};
 pub use grid::{Grid, SegmentRange};
 pub use ladder::Rung;
 pub(crate) use picture::DEINTERLACE;
-pub use picture::{Crop, Mark, Picture, Scaler};
+pub use picture::{Crop, Mark, Picture, Scaler, SourceFrame};
 pub use rate::Timeline;
 pub use sound::SoundPlan;
 
@@ -136,7 +137,7 @@ fn plan_video(
     let delivery = delivery::plan(spec, probe, stream, &rungs, reasons);
     let sound = sound::plan(spec, probe, &timeline, delivery, reasons);
     let video = match delivery {
-        Delivery::Copy => VideoPlan::copied(probe, stream, timeline, rungs, spec),
+        Delivery::Copy => VideoPlan::copied(probe, stream, timeline, rungs, spec)?,
         Delivery::Encode => VideoPlan::encoded(probe, stream, timeline, rungs, spec, capabilities, reasons)?,
     };
     Ok(Plan { video: Some(video), sound, packaging, mp4: spec.mp4, ..Plan::default() })
@@ -152,7 +153,7 @@ impl VideoPlan {
         capabilities: &Capabilities,
         reasons: &mut Reasons,
     ) -> Result<Self> {
-        let grid = Grid::of(&timeline, spec.segment_seconds);
+        let grid = Grid::of(&timeline, spec.segment_seconds)?;
         reasons.because("segments", grid.told(&timeline), grid.reason());
         let picture = picture::plan(spec, stream, rungs[0].size, capabilities, reasons);
         let encoder = encoder::plan(spec, capabilities, reasons);
@@ -184,13 +185,13 @@ impl VideoPlan {
         timeline: Timeline,
         rungs: Vec<Rung>,
         spec: &VideoSpec,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        Ok(Self {
             format: probe.format,
             stream_index: stream.index,
             container_start_us: probe.start_us,
             delivery: Delivery::Copy,
-            grid: Grid::of(&timeline, spec.segment_seconds),
+            grid: Grid::of(&timeline, spec.segment_seconds)?,
             timeline,
             picture: Picture::untouched(stream),
             rungs,
@@ -198,7 +199,7 @@ impl VideoPlan {
             is_seekable: true,
             lead_frames: 0,
             ranges: Vec::new(),
-        }
+        })
     }
 
     /// The rung of that name.

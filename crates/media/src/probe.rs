@@ -2,6 +2,7 @@
 
 mod blame;
 mod ffprobe;
+mod still;
 mod stream;
 
 use std::ffi::OsString;
@@ -14,13 +15,15 @@ use tokio_util::sync::CancellationToken;
 use crate::ending::require_whole;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
-use crate::sniff::{Format, sniff_file};
+use crate::sniff::{Format, require_regular, sniff_file};
 use crate::tool::{Finished, Output, Program, ToolLimits, Toolbox};
 
 pub use stream::{AudioStream, ColourRange, HdrKind, Rotation, Size, VideoStream};
 
 const STEP: &str = "probe";
 const ANSWER_MAX_BYTES: usize = 8 << 20;
+/// 1000 days. No time of a file that is farther from zero is taken at its word, whoever tells it.
+pub(crate) const TIME_MAX_US: i64 = 1_000 * 86_400 * 1_000_000;
 
 /// A description of a file. Nothing of it was decoded beyond what its headers need.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,7 +63,7 @@ pub async fn probe(
     probe_as(toolbox, path, format, limits, cancel).await
 }
 
-/// [`probe`] of a file that was sniffed already. AVIF and HEIC are not for FFmpeg: they are `input_unsupported` here.
+/// [`probe`] of a file that was sniffed already. Of AVIF and HEIC, which are not for FFmpeg, the size is told.
 pub async fn probe_as(
     toolbox: &Toolbox,
     path: &Path,
@@ -70,11 +73,14 @@ pub async fn probe_as(
 ) -> Result<Probe> {
     let path =
         std::path::absolute(path).map_err(|error| MediaError::io(STEP, "the input has no path", &error))?;
-    let metadata = tokio::fs::metadata(&path).await;
-    let file_bytes =
-        metadata.map_err(|error| MediaError::io(STEP, "the input cannot be read", &error))?.len();
+    let file_bytes = require_regular(&path, STEP).await?;
     limits.check_file_bytes(file_bytes)?;
     require_whole(&path, format, STEP).await?;
+    if format.demuxer().is_none() {
+        let probe = still::described(&path, format, file_bytes).await?;
+        limits.check(&probe)?;
+        return Ok(probe);
+    }
     let answer = match ask(toolbox, &path, format, limits, cancel).await {
         Ok(answer) => answer,
         Err(error) => return Err(blame::explained(error, &path).await),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{At, InputProblem, MediaError, Result};
-use crate::isobmff::mp4_summary;
+use crate::isobmff::{IsobmffError, mp4_summary, read_init, read_segment};
 use crate::limits::Limits;
 use crate::probe::{Probe, file_url, input_args};
 use crate::rational::Rational;
@@ -52,7 +52,8 @@ pub struct ProgressiveSpec<'a> {
     pub folder: &'a Path,
 }
 
-/// Joins the segments of a rung, and of its sound, into `folder/film.mp4`. Nothing is decoded.
+/// Joins the segments of a rung, and of its sound, into `folder/film.mp4`. Nothing is decoded; every frame of every
+/// segment is in it, or it is an error.
 pub async fn progressive_from_segments(
     toolbox: &Toolbox,
     video: &MadeRendition,
@@ -62,6 +63,7 @@ pub async fn progressive_from_segments(
     cancel: &CancellationToken,
 ) -> Result<Progressive> {
     let output = absolute(folder, "film.mp4")?;
+    let expected = frames_of(video).await?;
     let mut tool = toolbox.tool(Program::Ffmpeg, STEP)?.arg("-copyts");
     let mut lists = Vec::new();
     for (rendition, name) in
@@ -86,13 +88,39 @@ pub async fn progressive_from_segments(
         .scratch(absolute(folder, "")?)
         .stdout(Output::Progress)
         .limits(ToolLimits { wall: Duration::from_secs(3600), ..patient(Duration::ZERO) });
-    let frames = tool.start(cancel)?.finish().await?.progress.frame;
+    tool.start(cancel)?.finish().await?;
     for list in lists {
         tokio::fs::remove_file(&list)
             .await
             .map_err(|error| MediaError::io(STEP, "a list cannot be removed", &error))?;
     }
-    Progressive::examined(output, frames).await
+    let made = Progressive::examined(output).await?;
+    if made.frames != expected {
+        let what = format!("{} frames were joined, of {expected} in the segments", made.frames);
+        return Err(MediaError::unexpected(At::new(STEP, what)));
+    }
+    Ok(made)
+}
+
+/// How many frames the segments say they hold.
+async fn frames_of(rendition: &MadeRendition) -> Result<u64> {
+    let rendition = rendition.clone();
+    let count = move || -> Result<u64> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|error| MediaError::io(STEP, "a segment cannot be read", &error))
+        };
+        let unlike = |what: String| move |error: IsobmffError| error.of_output(STEP, what);
+        let init = read_init(&read(&rendition.init)?).map_err(unlike("the init segment".to_owned()))?;
+        let track = init.only_track().map_err(unlike("the init segment".to_owned()))?;
+        let mut frames = 0;
+        for (number, path) in rendition.segments.iter().enumerate() {
+            let segment = read_segment(&read(path)?, track).map_err(unlike(format!("segment {number}")))?;
+            frames += segment.samples.len() as u64;
+        }
+        Ok(frames)
+    };
+    let counted = tokio::task::spawn_blocking(count).await;
+    counted.map_err(|error| MediaError::unexpected(At::new(STEP, format!("the count ended: {error}"))))?
 }
 
 /// Encodes the source into `folder/film.mp4`.
@@ -103,8 +131,9 @@ pub async fn progressive_from_source(
     cancel: &CancellationToken,
 ) -> Result<Progressive> {
     let running = spec.tool(toolbox)?.start(cancel)?;
-    let frames = running.finish_watched(on_progress).await?.progress.frame;
-    let made = Progressive::examined(absolute(spec.folder, "film.mp4")?, frames).await?;
+    running.finish_watched(on_progress).await?;
+    let made = Progressive::examined(absolute(spec.folder, "film.mp4")?).await?;
+    let frames = made.frames;
     match spec.frames {
         Some(expected) if frames < expected => {
             let what = format!("the picture ends after {frames} frames of {expected}");
@@ -156,8 +185,9 @@ pub(crate) fn patient(duration: Duration) -> ToolLimits {
 }
 
 impl Progressive {
-    /// A file that was just written: whole, and with its index first.
-    pub(crate) async fn examined(path: PathBuf, frames: u64) -> Result<Self> {
+    /// A file that was just written: whole, and with its index first. Its frames are counted by that index: FFmpeg's
+    /// progress counts no frames that are copied since version 7.
+    pub(crate) async fn examined(path: PathBuf) -> Result<Self> {
         let summary = mp4_summary(&path).await?;
         if let Some(what) = summary.truncated {
             return Err(MediaError::unexpected(At::new(STEP, format!("the file made is not whole: {what}"))));
@@ -168,6 +198,7 @@ impl Progressive {
                 "the index of the file made is not at its start",
             )));
         }
+        let frames = summary.video_frames.unwrap_or(0);
         Ok(Self { path, bytes: summary.file_bytes, frames, duration_us: summary.duration_us })
     }
 }

@@ -114,7 +114,12 @@ pub async fn remux_to_segments(
     spec.require_end(video.duration_us)?;
     let mut made = Remuxed {
         segment_frames: video.facts.iter().map(|fact| fact.frames).collect(),
-        video: MadeRendition { name: "video".to_owned(), init: video.init, segments: video.segments },
+        video: MadeRendition {
+            name: "video".to_owned(),
+            init: video.init,
+            segments: video.segments,
+            hashes: video.hashes,
+        },
         video_track: video.track,
         video_facts: video.facts,
         audio: None,
@@ -128,6 +133,7 @@ pub async fn remux_to_segments(
         }
         remove(&audio_whole).await?;
     }
+    spec.require_whole_length(video.duration_us)?;
     made.wall = started_at.elapsed();
     Ok(Remux::Done(Box::new(made)))
 }
@@ -149,10 +155,11 @@ pub async fn remux_to_mp4(
         .args(spec.tag_of_picture(spec.video_index()))
         .args(["-movflags", "+faststart", "-f", "mp4", "-y"])
         .arg(file_url(&output));
-    let frames = tool.start(cancel)?.finish().await?.progress.frame;
-    let made = Progressive::examined(output, frames).await?;
+    tool.start(cancel)?.finish().await?;
+    let made = Progressive::examined(output).await?;
     if let Some(duration_us) = made.duration_us {
         spec.require_end(duration_us)?;
+        spec.require_whole_length(duration_us)?;
     }
     Ok(made)
 }
@@ -197,7 +204,12 @@ async fn add_sound(
     {
         return Ok(Err(format!("the sound begins {begins_us} us from the picture and lasts {lasts_us} us")));
     }
-    made.audio = Some(MadeRendition { name: "audio".to_owned(), init: sound.init, segments: sound.segments });
+    made.audio = Some(MadeRendition {
+        name: "audio".to_owned(),
+        init: sound.init,
+        segments: sound.segments,
+        hashes: sound.hashes,
+    });
     made.audio_track = Some(sound.track);
     made.audio_facts = sound.facts;
     Ok(Ok(()))
@@ -240,10 +252,15 @@ impl RemuxSpec<'_> {
             .args(self.tag_of_picture(index))
             .args(["-map_metadata", "-1", "-map_chapters", "-1"])
             .args(["-output_ts_offset", &format!("{offset_us}us"), "-avoid_negative_ts", "disabled"])
-            .args(["-use_editlist", "0", "-frag_duration", "60000000"])
+            .args(["-use_editlist", "0", "-frag_duration", &self.longest_fragment_us().to_string()])
             .args(["-movflags", &format!("+delay_moov+default_base_moof+frag_discont{movflags}")])
             .args(["-f", "mp4", "-y"])
             .arg(file_url(output))
+    }
+
+    /// Fragments are read whole. One that is longer is of no segment anyway.
+    fn longest_fragment_us(&self) -> u64 {
+        u64::from(self.segment_seconds.max(1)) * 1_000_000 * group::LONGEST_TIMES
     }
 
     /// With `delay_moov` FFmpeg does not add by itself (5.1) what AAC out of a transport stream needs.
@@ -269,15 +286,27 @@ impl RemuxSpec<'_> {
     }
 
     fn require_end(&self, made_us: u64) -> Result<()> {
-        let claimed = self.probe.video().and_then(|video| video.duration_us);
-        match claimed {
-            Some(claimed_us) if made_us + MISSING_END_US < claimed_us => {
-                let what = format!("the picture ends after {made_us} us of {claimed_us}");
-                Err(MediaError::bad_input(InputProblem::Truncated, At::new(STEP, what)))
-            }
-            _ => Ok(()),
-        }
+        let claimed_us = self.probe.video().and_then(|video| video.duration_us);
+        claimed_us.map_or(Ok(()), |claimed_us| ends_in_time(made_us, claimed_us))
     }
+
+    /// Where the picture's own length is not told, the file's is: sound that fits beside the picture is as long.
+    fn require_whole_length(&self, made_us: u64) -> Result<()> {
+        let Some(video) = self.probe.video().filter(|video| video.duration_us.is_none()) else {
+            return Ok(());
+        };
+        let late_us = u64::try_from(video.start_us.saturating_sub(self.probe.start_us)).unwrap_or(0);
+        let claimed_us = self.probe.duration_us.map(|us| us.saturating_sub(late_us));
+        claimed_us.map_or(Ok(()), |claimed_us| ends_in_time(made_us, claimed_us))
+    }
+}
+
+fn ends_in_time(made_us: u64, claimed_us: u64) -> Result<()> {
+    if made_us.saturating_add(MISSING_END_US) >= claimed_us {
+        return Ok(());
+    }
+    let what = format!("the picture ends after {made_us} us of {claimed_us}");
+    Err(MediaError::bad_input(InputProblem::Truncated, At::new(STEP, what)))
 }
 
 async fn remove(path: &Path) -> Result<()> {

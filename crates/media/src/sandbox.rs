@@ -8,8 +8,10 @@
 //! ```
 //! The launcher confines itself and then executes the tool, in one process: there is no supervisor that could be left
 //! behind or tricked. Two locks are on most doors. *Landlock* decides by path and cannot be taken off; the *seccomp*
-//! filter decides by system call and knows what Landlock of older kernels does not. `execveat` of one descriptor is the
-//! only way to execute anything, and that descriptor closes with the first use, so the tool itself can start nothing.
+//! filter decides by system call and knows what Landlock of older kernels does not. A tool can start no process. It could
+//! become another program only by `execveat` of one descriptor, which closes with its first use, or of an absolute path,
+//! for which the kernel does not look at the descriptor: there Landlock lets it have itself and its own loader, again
+//! under both locks, and nothing else.
 //!
 //! A kernel without Landlock or without seccomp is refused: [`crate::MediaError`] says `capability_missing`. What newer
 //! versions of Landlock add is a second lock on doors that the filter closes already, so every version will do.
@@ -22,6 +24,7 @@
 
 mod capabilities;
 mod guard;
+mod interpreter;
 mod kernel;
 mod launcher;
 mod limits;

@@ -79,16 +79,35 @@ pub fn sniff(head: &[u8]) -> Result<Format> {
     refuse(InputProblem::Unrecognised, "the content is of no known type")
 }
 
-/// [`sniff`] of a file.
+/// [`sniff`] of a file. What is no regular file is refused: a pipe without a writer would be waited for, for ever.
 pub async fn sniff_file(path: &Path) -> Result<Format> {
+    require_regular(path, STEP).await?;
     let failed = |error: std::io::Error| MediaError::io(STEP, "the input cannot be read", &error);
-    let file = tokio::fs::File::open(path).await.map_err(failed)?;
+    let mut options = tokio::fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path).await.map_err(failed)?;
     let mut head = Vec::with_capacity(SNIFF_BYTES);
     file.take(SNIFF_BYTES as u64).read_to_end(&mut head).await.map_err(failed)?;
     sniff(&head)
 }
 
+/// Refuses pipes, sockets, devices and folders before anything opens them. Gives the size of the file.
+pub(crate) async fn require_regular(path: &Path, step: &'static str) -> Result<u64> {
+    let metadata = tokio::fs::metadata(path).await;
+    let metadata = metadata.map_err(|error| MediaError::io(step, "the input cannot be read", &error))?;
+    if metadata.is_file() {
+        return Ok(metadata.len());
+    }
+    let at = At::new(step, format!("{} is no regular file", path.display()));
+    Err(MediaError::bad_input(InputProblem::Unsupported, at))
+}
+
 impl Format {
+    /// Recordings of such a format may be joined end to end, each with a clock of its own. FFmpeg then counts on, from
+    /// where the streams that are in use were: all who read such a file must use the same ones.
+    pub(crate) fn clock_may_jump(self) -> bool {
+        matches!(self, Self::MpegTs | Self::Ogg)
+    }
+
     pub fn class(self) -> Class {
         match self {
             Self::Mp4 | Self::Matroska | Self::Webm | Self::Avi | Self::MpegTs | Self::Flv | Self::Ogg => {

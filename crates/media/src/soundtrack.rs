@@ -8,6 +8,7 @@
 //! which is why the constant offset must leave room for it.
 
 mod cut;
+mod decode;
 mod encode;
 mod meter;
 
@@ -17,6 +18,7 @@ pub(crate) use encode::pieces;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::damage;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::isobmff::Track;
 use crate::limits::Limits;
@@ -26,6 +28,7 @@ use crate::probe::Probe;
 use crate::rational::Rational;
 use crate::recipe::{AudioCodec, Loudness};
 use crate::tool::{Progress, Toolbox};
+use crate::verify::{MadeRendition, SegmentHashes};
 
 const STEP: &str = "encode_audio";
 /// Every soundtrack has this rate: what browsers' mixers run at.
@@ -72,14 +75,18 @@ pub struct Soundtrack {
     pub init: PathBuf,
     /// As many as the film has segments.
     pub segments: Vec<PathBuf>,
+    /// Of each segment.
+    pub hashes: Vec<SegmentHashes>,
     pub facts: Vec<SegmentFact>,
     pub track: Track,
     /// Before any change.
     pub source_loudness: LoudnessMeasure,
     /// As encoded.
     pub loudness: LoudnessMeasure,
-    /// How much sound the source gave from the film's zero on, in microseconds.
+    /// How far the source's sound reaches from the film's zero on, in microseconds.
     pub decoded_us: u64,
+    /// How much of that is silence because it could not be decoded: worth a warning.
+    pub damaged_us: u64,
 }
 
 /// Encodes and cuts the sound. Its bytes depend on the source and the spec alone.
@@ -92,6 +99,7 @@ pub async fn make_soundtrack(
     spec.check()?;
     let encoded = encode::encode(toolbox, spec, on_progress, cancel).await?;
     spec.require_all(encoded.decoded_us)?;
+    spec.require_sound(encoded.damaged_us)?;
 
     let cut = cut::Cut {
         whole: encoded.whole.clone(),
@@ -109,15 +117,29 @@ pub async fn make_soundtrack(
     Ok(Soundtrack {
         init: made.init,
         segments: made.segments,
+        hashes: made.hashes,
         facts: made.facts,
         track: made.track,
         source_loudness: encoded.source_loudness,
         loudness: encoded.loudness,
         decoded_us: encoded.decoded_us,
+        damaged_us: encoded.damaged_us,
     })
 }
 
 pub(crate) use cut::Cut;
+
+impl Soundtrack {
+    /// For [`crate::verify()`].
+    pub fn rendition(&self) -> MadeRendition {
+        MadeRendition {
+            name: "audio".to_owned(),
+            init: self.init.clone(),
+            segments: self.segments.clone(),
+            hashes: self.hashes.clone(),
+        }
+    }
+}
 
 impl SoundtrackSpec<'_> {
     fn check(&self) -> Result<()> {
@@ -141,16 +163,26 @@ impl SoundtrackSpec<'_> {
         })
     }
 
+    fn require_sound(&self, damaged_us: u64) -> Result<()> {
+        let film_us = self.duration.scale(1_000_000).and_then(|us| u64::try_from(us).ok()).unwrap_or(0);
+        if damage::is_too_much(damaged_us, film_us) {
+            let what = format!("{damaged_us} us of sound cannot be decoded, of a film of {film_us} us");
+            return Err(MediaError::bad_input(InputProblem::Corrupt, At::new(STEP, what)));
+        }
+        Ok(())
+    }
+
     /// A program that meets the end of a cut file calls it success; only the count tells.
     fn require_all(&self, decoded_us: u64) -> Result<()> {
         let Some(audio) = self.probe.audio() else { return Ok(()) };
         let Some(duration_us) = audio.duration_us else { return Ok(()) };
         // From the film's zero to the end that the stream claims, and no further than the film.
-        let claimed_end_us = audio.start_us - self.probe.start_us + duration_us.cast_signed();
-        let claimed_us = claimed_end_us - self.zero_us.cast_signed();
+        let late_us = audio.start_us.saturating_sub(self.probe.start_us);
+        let claimed_end_us = late_us.saturating_add_unsigned(duration_us);
+        let claimed_us = claimed_end_us.saturating_sub_unsigned(self.zero_us);
         let film_us = self.duration.scale(1_000_000).unwrap_or(i64::MAX);
         let expected_us = u64::try_from(claimed_us.min(film_us)).unwrap_or(0);
-        if decoded_us + MISSING_END_US >= expected_us {
+        if decoded_us.saturating_add(MISSING_END_US) >= expected_us {
             return Ok(());
         }
         let what = format!("the sound ends after {decoded_us} us of {expected_us}");

@@ -8,6 +8,8 @@
 mod classify;
 mod confinement;
 mod group;
+mod log;
+mod path_text;
 mod progress;
 mod running;
 mod spawn;
@@ -19,6 +21,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -29,8 +32,10 @@ use crate::error::{At, MediaError, Result};
 
 pub use confinement::{Confinement, Rules, UserProgram};
 pub(crate) use group::{CPU_GRACE_SECONDS, memory_limits};
+pub(crate) use log::{LogLine, LogReader, complains_of_input};
 pub use progress::Progress;
 pub use running::{Activity, Finished, Running};
+pub(crate) use stderr::Lines;
 
 /// The programs that are ever started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -70,6 +75,7 @@ pub struct Tool {
     stdin: Input,
     stdout: Output,
     progress_on_stderr: bool,
+    log_reader: Option<Arc<dyn LogReader>>,
     limits: ToolLimits,
     /// Of the toolbox.
     memory_bytes: u64,
@@ -225,6 +231,7 @@ impl Toolbox {
             stdin: Input::Null,
             stdout: Output::Null,
             progress_on_stderr: false,
+            log_reader: None,
             limits: ToolLimits::default(),
             memory_bytes: self.memory_bytes,
             confinement: self.confinement.clone(),
@@ -333,6 +340,12 @@ impl Tool {
     pub fn progress_on_stderr(mut self) -> Self {
         self.progress_on_stderr = true;
         self
+    }
+
+    /// Lets somebody read FFmpeg's log, down to what is said for information; the argument is added.
+    pub(crate) fn log_reader(mut self, reader: Arc<dyn LogReader>) -> Self {
+        self.log_reader = Some(reader);
+        self.args(["-v", "repeat+level+info"])
     }
 
     pub fn limits(mut self, limits: ToolLimits) -> Self {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::damage;
 use crate::digest::sha256_hex;
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::isobmff::{IsobmffError, MediaSegment, Mp4Summary, Track, TrackKind, read_init, read_segment};
@@ -32,9 +33,18 @@ pub struct Promise {
     pub frame_rate: Option<Rational>,
     /// The constant offset of all times, in seconds.
     pub offset: Rational,
-    pub has_audio: bool,
+    /// `None` where there is no sound.
+    pub sound: Option<PromisedSound>,
+    /// How many frames of all segments are not what the source showed, as [`crate::SegmentDone`] tells.
+    pub damaged_frames: u64,
     /// How many frames the end may differ by, where the source's length was an estimate.
     pub end_tolerance_frames: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PromisedSound {
+    pub segments: usize,
+    pub duration_us: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +60,16 @@ pub struct MadeRendition {
     pub name: String,
     pub init: PathBuf,
     pub segments: Vec<PathBuf>,
+    /// What was told of each segment when it was made.
+    pub hashes: Vec<SegmentHashes>,
+}
+
+/// In lowercase hex.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentHashes {
+    pub sha256: String,
+    /// Of the init segment that it was made with. All of a rendition have one.
+    pub init_sha256: String,
 }
 
 /// What was found, all of it as promised.
@@ -105,10 +125,13 @@ pub async fn verify(
         rung.require_keyframes()?;
         timing::check(promise, rung)?;
     }
+    promise.check_damage()?;
     let duration_us = rungs.first().or(sound.as_ref()).map_or(0, Examined::duration_us);
-    if let Some(sound) = &sound {
+    if let (Some(sound), Some(promised)) = (&sound, promise.sound) {
         sound.require_continuity()?;
-        check_sound(sound, &rungs, duration_us, promise.offset)?;
+        sound.require_lasting_frames()?;
+        let picture = rungs.first().map(|rung| (rung.segments.len(), rung.duration_us()));
+        check_sound(sound, promised, picture, promise.offset)?;
     }
     for rendition in rungs.iter().chain(&sound) {
         decode::check_ends(toolbox, rendition, cancel).await?;
@@ -177,8 +200,13 @@ impl Examined {
             },
             segments: Vec::new(),
         };
-        for (number, path) in made.segments.iter().enumerate() {
+        if made.hashes.len() != made.segments.len() {
+            let (told, there) = (made.hashes.len(), made.segments.len());
+            return Err(wrong(format!("{}: {told} hashes for {there} segments", made.name)));
+        }
+        for (number, (path, told)) in made.segments.iter().zip(&made.hashes).enumerate() {
             let (file, bytes) = hashed(path)?;
+            told.require(made, number, &file, &examined.verified.init)?;
             let what = || format!("{}: segment {number}", made.name);
             let segment = read_segment(&bytes, &examined.verified.track)
                 .map_err(|error| error.of_output(STEP, what()))?;
@@ -192,6 +220,17 @@ impl Examined {
 
     fn name(&self) -> &str {
         &self.verified.name
+    }
+
+    /// A frame without a length is played for no time, and whatever follows comes early.
+    fn require_lasting_frames(&self) -> Result<()> {
+        let has_none = |segment: &MediaSegment| segment.samples.iter().any(|sample| sample.duration == 0);
+        match self.segments.iter().position(has_none) {
+            Some(number) => {
+                Err(wrong(format!("{}: a frame of segment {number} lasts for no time", self.name())))
+            }
+            None => Ok(()),
+        }
     }
 
     fn frames(&self) -> u64 {
@@ -247,12 +286,24 @@ impl Promise {
         if promised != made {
             return Err(wrong(format!("rungs {promised:?} were promised, and {made:?} made")));
         }
-        match (self.has_audio, sound) {
-            (true, None) => Err(wrong("sound was promised, and none made")),
-            (false, Some(_)) => Err(wrong("no sound was promised, and some made")),
-            (true, Some(sound)) if sound.segments.is_empty() => Err(wrong("the sound has no segments")),
+        match (self.sound, sound) {
+            (Some(_), None) => Err(wrong("sound was promised, and none made")),
+            (None, Some(_)) => Err(wrong("no sound was promised, and some made")),
+            (Some(_), Some(sound)) if sound.segments.is_empty() => Err(wrong("the sound has no segments")),
             _ => Ok(()),
         }
+    }
+
+    /// Each range may be damaged a little, and the whole too much.
+    fn check_damage(&self) -> Result<()> {
+        let frames: u64 = self.segment_frames.iter().map(|frames| u64::from(*frames)).sum();
+        let rate = self.frame_rate.unwrap_or(Rational::ONE).as_f64();
+        let lasts_us = |frames: u64| (frames as f64 / rate * 1e6) as u64;
+        if !damage::is_too_much(lasts_us(self.damaged_frames), lasts_us(frames)) {
+            return Ok(());
+        }
+        let what = format!("{} frames of {frames} cannot be decoded", self.damaged_frames);
+        Err(MediaError::bad_input(InputProblem::Corrupt, At::new(STEP, what)))
     }
 
     /// Rungs must agree with each other. If they agree in ending early, then the source did.
@@ -320,25 +371,53 @@ impl Promise {
     }
 }
 
-fn check_sound(sound: &Examined, rungs: &[Examined], duration_us: u64, offset: Rational) -> Result<()> {
-    if let Some(rung) = rungs.first()
-        && rung.segments.len() != sound.segments.len()
-    {
-        return Err(wrong(format!(
-            "{} segments of sound beside {} of picture",
-            sound.segments.len(),
-            rung.segments.len()
-        )));
+fn check_sound(
+    sound: &Examined,
+    promised: PromisedSound,
+    picture: Option<(usize, u64)>,
+    offset: Rational,
+) -> Result<()> {
+    let made = sound.segments.len();
+    if let Some((segments, _)) = picture.filter(|(segments, _)| *segments != made) {
+        return Err(wrong(format!("{made} segments of sound beside {segments} of picture")));
+    }
+    if made != promised.segments {
+        return Err(wrong(format!("{made} segments of sound, and {} were promised", promised.segments)));
     }
     let begins_us = sound.microseconds(sound.segments.first().map_or(0, MediaSegment::presentation_start));
     let zero_us = offset.scale(1_000_000).and_then(|us| u64::try_from(us).ok()).unwrap_or(0);
     if begins_us.abs_diff(zero_us) > SOUND_TOLERANCE_US {
         return Err(wrong(format!("the sound begins at {begins_us} us, and the picture at {zero_us} us")));
     }
-    if sound.duration_us().abs_diff(duration_us) > SOUND_TOLERANCE_US {
-        return Err(wrong(format!("{} us of sound beside {duration_us} us of picture", sound.duration_us())));
+    let lasts_us = sound.duration_us();
+    match picture {
+        Some((_, picture_us)) if lasts_us.abs_diff(picture_us) > SOUND_TOLERANCE_US => {
+            Err(wrong(format!("{lasts_us} us of sound beside {picture_us} us of picture")))
+        }
+        None if lasts_us.abs_diff(promised.duration_us) > SOUND_TOLERANCE_US => {
+            Err(wrong(format!("{lasts_us} us of sound, and {} us were promised", promised.duration_us)))
+        }
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+impl SegmentHashes {
+    fn require(
+        &self,
+        made: &MadeRendition,
+        number: usize,
+        file: &VerifiedFile,
+        init: &VerifiedFile,
+    ) -> Result<()> {
+        let name = &made.name;
+        if self.sha256 != file.sha256 {
+            return Err(wrong(format!("{name}: segment {number} has other bytes than were made")));
+        }
+        if self.init_sha256 != init.sha256 {
+            return Err(wrong(format!("{name}: segment {number} was made with another init segment")));
+        }
+        Ok(())
+    }
 }
 
 fn told(frames: Option<&u64>) -> String {

@@ -13,14 +13,17 @@
 //! - Only the end of the stream may miss the plan, by the timeline's tolerance, because containers tell their length
 //!   inexactly: then the last segment has the frames that there are. Fewer are `input_truncated`, more `input_corrupt`.
 
+mod folder;
 mod fragment;
 mod hardware;
 mod length;
 mod pump;
 mod run;
 mod seek;
+mod witness;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -50,6 +53,8 @@ pub struct RangeJob<'a> {
     /// Segments of the range that are stored already.
     pub skip: &'a [u32],
     pub limits: &'a Limits,
+    /// A program that does not get on for so long is killed: [`RangeJob::STALL`], usually.
+    pub stall: Duration,
 }
 
 /// What is told while a range is encoded.
@@ -75,6 +80,9 @@ pub struct SegmentDone {
     pub segment: u32,
     /// As counted in the files. Only the last segment may differ from the plan.
     pub frames: u32,
+    /// How many of them are not what the source showed there, because it could not be decoded.
+    #[serde(default)]
+    pub damaged_frames: u32,
     pub files: Vec<SegmentFile>,
 }
 
@@ -128,6 +136,8 @@ pub async fn encode_range(
 }
 
 impl RangeJob<'_> {
+    pub const STALL: Duration = Duration::from_secs(60);
+
     fn check(&self) -> Result<()> {
         let SegmentRange { start, end } = self.range;
         let wrong = |what: String| Err(MediaError::unexpected(At::new(STEP, what)));
@@ -181,6 +191,12 @@ impl RangeJob<'_> {
 }
 
 impl RangeDone {
+    /// Frames that are not what the source showed, because it could not be decoded: worth a warning. A film of which a
+    /// twentieth is damaged is `input_corrupt`, which [`crate::verify()`] says of all ranges together.
+    pub fn damaged_frames(&self) -> u64 {
+        self.segments.iter().map(|segment| u64::from(segment.damaged_frames)).sum()
+    }
+
     /// A player has one init segment for all: another one would make half of them unplayable.
     fn same_inits(&self) -> Result<()> {
         let differs = |pair: &[SegmentDone]| {

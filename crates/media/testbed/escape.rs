@@ -33,6 +33,7 @@ fn name(errno: i32) -> Option<&'static str> {
         libc::ENOSYS => Some("ENOSYS"),
         libc::EXDEV => Some("EXDEV"),
         libc::ENOMEM => Some("ENOMEM"),
+        libc::EAGAIN => Some("EAGAIN"),
         _ => None,
     }
 }
@@ -102,6 +103,8 @@ fn tried(attempt: &str, argument: &str) -> io::Result<()> {
         "become a shell" => Err(Command::new("/bin/sh").args(["-c", "echo -n open"]).exec()),
         "become itself" => Err(Command::new(argument).exec()),
         "become by descriptor" => become_by_descriptor(),
+        "become by path" => become_by_path(argument),
+        "start threads" => start_threads(number),
         // Getting away.
         "setsid" => rustix::process::setsid().map(drop).map_err(Into::into),
         "setpgid" => raw(libc::SYS_setpgid, [0, number, 0, 0, 0]),
@@ -215,6 +218,27 @@ fn become_by_descriptor() -> io::Result<()> {
     raw(libc::SYS_dup3, [file.as_raw_fd().into(), 512, 0, 0, 0])?;
     let nothing = [0_usize; 1].as_ptr().addr() as i64;
     raw(libc::SYS_execveat, [512, c"".as_ptr().addr() as i64, nothing, nothing, libc::AT_EMPTY_PATH.into()])
+}
+
+/// Of an absolute path the kernel takes any descriptor's word, even that of one that is closed.
+fn become_by_path(path: &str) -> io::Result<()> {
+    let path = c_path(path)?;
+    let arguments = [path.as_ptr().addr(), 0];
+    let nothing = [0_usize; 1].as_ptr().addr() as i64;
+    let (path, arguments) = (path.as_ptr().addr() as i64, arguments.as_ptr().addr() as i64);
+    raw(libc::SYS_execveat, [512, path, arguments, nothing, libc::AT_EMPTY_PATH.into()])
+}
+
+/// So many at once. They end with the process.
+fn start_threads(count: i64) -> io::Result<()> {
+    (0..count).try_for_each(|_| {
+        std::thread::Builder::new().stack_size(16 << 10).spawn(|| {
+            loop {
+                std::thread::park();
+            }
+        })?;
+        Ok(())
+    })
 }
 
 fn c_path(path: &str) -> io::Result<std::ffi::CString> {

@@ -317,11 +317,7 @@ impl Blobs {
     }
 
     pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {
-        match self.head(key).await {
-            Ok(_) => Ok(true),
-            Err(StoreError::NotFound { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(self.head(key).await?.is_some())
     }
 
     /// Removes a blob. One that is not there is no error.

@@ -42,12 +42,14 @@ impl Failed {
     /// Keeps the details with the run and says to the queue what becomes of the job.
     pub(crate) fn settle(self, job: &Job, context: &JobContext) -> Failure {
         let step = job.step.clone().unwrap_or_else(|| job.kind.clone());
-        let error = JobError::new(self.code.clone(), format!("{step}: {}", self.message));
+        // Servers and files have a say in it.
+        let message = printable(&self.message);
+        let error = JobError::new(self.code.clone(), format!("{step}: {message}"));
         let retryable = self.retryable;
         let details = FailureRecord {
             step,
             code: self.code,
-            message: self.message,
+            message,
             hint: self.hint,
             stderr_tail: printable(&self.stderr_tail),
             retryable,
@@ -124,7 +126,7 @@ pub(crate) fn scratch_failed(what: &str, error: &std::io::Error) -> Failed {
     let message = format!("{what}: {error}");
     match error.kind() {
         StorageFull | QuotaExceeded => {
-            Failed::for_now("scratch_full", message, "free some space in the scratch folder")
+            Failed::for_now("disk_full", message, "free some space in the scratch folder")
         }
         _ => Failed::for_now("io_failed", message, "check the scratch folder and its permissions"),
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use telecine_media::{
-    Delivery, MadeRendition, Packaging, Plan, Promise, PromisedRung, Rational, Timeline, TrackKind, Verified,
-    mp4_summary, verify,
+    Delivery, MadeRendition, Packaging, Plan, Promise, PromisedRung, PromisedSound, Rational, SegmentHashes,
+    Timeline, TrackKind, Verified, mp4_summary, verify,
 };
 
 use crate::blobs::{StoreError, hash_file};
@@ -187,12 +187,14 @@ impl Film {
                 name: (*name).to_owned(),
                 init,
                 segments: files.iter().map(|it| at(&it.file)).collect(),
+                hashes: files.iter().map(|it| hashes(&it.file, &it.init)).collect(),
             }
         };
         let sound = |sound: &SoundRecord| MadeRendition {
             name: SOUND.to_owned(),
             init: at(&sound.init),
             segments: sound.segments.iter().map(at).collect(),
+            hashes: sound.segments.iter().map(|file| hashes(file, &sound.init)).collect(),
         };
         Ok(LocalFilm {
             rungs: self.rung_names().iter().map(rung).collect(),
@@ -202,7 +204,12 @@ impl Film {
     }
 
     /// Proves that what is stored is what was planned.
-    pub(crate) async fn verify(&self, attempt: &Attempt<'_>, local: &LocalFilm) -> Attempted<Verified> {
+    pub(crate) async fn verify(
+        &self,
+        attempt: &Attempt<'_>,
+        step: &str,
+        local: &LocalFilm,
+    ) -> Attempted<Verified> {
         let video = self.plan.video.as_ref();
         let rungs = video.into_iter().flat_map(|video| &video.rungs).map(|rung| PromisedRung {
             name: rung.name.clone(),
@@ -216,7 +223,8 @@ impl Film {
                 .filter(|video| video.delivery == Delivery::Encode)
                 .map(|video| video.timeline.fps),
             offset: OFFSET,
-            has_audio: self.sound.is_some(),
+            sound: self.promised_sound(attempt, step).await?,
+            damaged_frames: self.damaged_frames(),
             end_tolerance_frames: 0,
         };
         let (_, source) = attempt.input().await?;
@@ -228,11 +236,40 @@ impl Film {
     }
 }
 
+impl Film {
+    /// Frames that are not what the source showed, because it could not be decoded.
+    pub(crate) fn damaged_frames(&self) -> u64 {
+        self.segments.iter().map(|segment| u64::from(segment.damaged_frames)).sum()
+    }
+
+    /// How much of the sound is silence, because it could not be decoded.
+    pub(crate) fn damaged_sound_us(&self) -> u64 {
+        self.sound.as_ref().map_or(0, |sound| sound.damaged_us)
+    }
+
+    /// By the plan, and not by what is stored: beside pictures it has their segments, alone it has its own.
+    async fn promised_sound(&self, attempt: &Attempt<'_>, step: &str) -> Attempted<Option<PromisedSound>> {
+        let Some(sound) = &self.plan.sound else { return Ok(None) };
+        let duration_us = sound.duration_us;
+        let segments = if self.plan.video.is_some() {
+            self.segments.len()
+        } else {
+            let length_us = (seconds_of_segment(attempt, step).await? * 1_000_000).max(1);
+            usize::try_from(duration_us.div_ceil(length_us)).unwrap_or(usize::MAX)
+        };
+        Ok(Some(PromisedSound { segments, duration_us }))
+    }
+}
+
 impl LocalFilm {
     /// Where a file lies in its step's folder.
     pub(crate) fn path_of(&self, file: &Path) -> String {
         self.paths.get(file).cloned().unwrap_or_default()
     }
+}
+
+fn hashes(file: &StoredFile, init: &StoredFile) -> SegmentHashes {
+    SegmentHashes { sha256: file.sha256.clone(), init_sha256: init.sha256.clone() }
 }
 
 async fn localised(attempt: &Attempt<'_>, file: &StoredFile, copy: PathBuf) -> Attempted<PathBuf> {

@@ -252,7 +252,10 @@ impl Drafts {
             };
             let covered = order.iter().position(is_covered);
             let behind = covered.or_else(|| order.iter().position(|other| *other == last_of_film));
-            order.insert(behind.map_or(order.len(), |behind| behind + 1), draft);
+            let mut place = behind.map_or(order.len(), |behind| behind + 1);
+            // Whoever tells that the film can be played costs nothing and is waited for.
+            place += order[place..].iter().take_while(|other| self.all[**other].job.kind == PLAYABLE).count();
+            order.insert(place, draft);
             if covered.is_none() {
                 last_of_film = draft;
             }

@@ -50,7 +50,7 @@ pub use input::{CompletedUpload, Input};
 pub use kinds::NoProgram;
 pub use live::{LiveFilm, live_film};
 pub use nearest::did_you_mean;
-pub use planned::{CannotPlan, Obstacle, Planned};
+pub use planned::{CannotPlan, Obstacle, Planned, examine};
 pub use recipe::{
     Does, ExecSpec, Listed, NoRecipe, ParamError, ParamErrors, Recipe, RecipeError, RecipeErrors,
     RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,

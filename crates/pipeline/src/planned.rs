@@ -1,14 +1,38 @@
 //! What the steps of a recipe come to for one input: decided before anything is decoded.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use telecine_media::{At, Capabilities, Class, Format, InputProblem, MediaError, Plan, Probe, plan};
+use telecine_media::{
+    At, Capabilities, Class, Format, InputProblem, Limits, MediaError, Plan, Probe, Toolbox, plan, probe_as,
+    sniff_file, with_measured_length,
+};
 use telecine_queue::NewJob;
+use tokio_util::sync::CancellationToken;
 
 use crate::graph::Graph;
 use crate::kinds::{NoProgram, find_program};
 use crate::recipe::{Does, Recipe, Step};
 use crate::records::WarningRecord;
+
+/// What a file is and what is in it; refused where it passes the limits. FFmpeg reads neither AVIF nor HEIC, of which
+/// there is no probe: libvips looks at their size before it decodes.
+pub async fn examine(
+    toolbox: &Toolbox,
+    file: &Path,
+    limits: &Limits,
+    cancel: &CancellationToken,
+) -> Result<(Format, Option<Probe>), MediaError> {
+    let format = sniff_file(file).await?;
+    let is_picture = format.class() == Class::Image;
+    let probe = match probe_as(toolbox, file, format, limits, cancel).await {
+        Ok(probe) if is_picture => Some(probe),
+        Ok(probe) => Some(with_measured_length(toolbox, file, probe, limits, cancel).await?),
+        Err(MediaError::BadInput { .. }) if is_picture && format.demuxer().is_none() => None,
+        Err(error) => return Err(error),
+    };
+    Ok((format, probe))
+}
 
 /// The plans of a recipe's steps, and what had to be left out.
 #[derive(Debug, Default)]

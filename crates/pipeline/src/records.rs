@@ -52,6 +52,9 @@ pub struct SegmentRecord {
     pub step: String,
     pub segment: u32,
     pub frames: u32,
+    /// Those that are not what the source showed, because it could not be decoded.
+    #[serde(default)]
+    pub damaged_frames: u32,
     pub files: Vec<RungSegment>,
 }
 
@@ -77,6 +80,9 @@ pub struct SoundRecord {
     pub channels: u32,
     /// `None` for sound that was copied.
     pub loudness: Option<LoudnessMeasure>,
+    /// How much of it is silence, because it could not be decoded.
+    #[serde(default)]
+    pub damaged_us: u64,
 }
 
 /// What a step has published. Under `{step}` or, where it makes several things, `{step}/{name}`.

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock, statvfs};
 use tempfile::TempDir;
 
-/// This part of the disk stays free.
+/// A tenth of the disk stays free, and of a large one this much.
 const KEPT_FREE: u64 = 10;
+const KEPT_FREE_BYTES: u64 = 2 << 30;
 const LOCK: &str = "lock";
 
 /// The scratch folder of one process. Its lock tells others that it lives.
@@ -48,11 +49,11 @@ impl Scratch {
         Ok(JobFolder { folder })
     }
 
-    /// What jobs may use: all but a tenth of the disk.
+    /// What jobs may use: not all, for a disk that is full to the brim is slow, and others write there too.
     pub fn free_bytes(&self) -> u64 {
         let Ok(disk) = statvfs(&self.root) else { return 0 };
         let (free, total) = (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize);
-        free.saturating_sub(total / KEPT_FREE)
+        free.saturating_sub((total / KEPT_FREE).min(KEPT_FREE_BYTES))
     }
 
     /// What could be written at all: more than this cannot end well.

@@ -58,8 +58,9 @@ pub struct WorkerOptions {
     pub stop_within: Duration,
     /// How long finished jobs are remembered.
     pub keep_history: Duration,
-    /// How many bytes of scratch space are free, asked before every claim. Jobs that need more, by themselves or together
-    /// with others of the same claim, are left for later or for others. `None`: there is no end of it.
+    /// How many bytes of scratch space are free, asked before every claim and to be answered without waiting. Jobs that
+    /// need more, by themselves or together with others of the same claim, are left for later or for others. `None`:
+    /// there is no end of it.
     ///
     /// What it answers is to be less by what running kinds have reserved. A kind reserves when it begins, which may be
     /// after the next claim was asked for; so it must be ready to find too little (and then [`Failure::Snooze`]).
@@ -95,7 +96,7 @@ impl std::fmt::Debug for WorkerOptions {
             .field("drain_within", &self.drain_within)
             .field("stop_within", &self.stop_within)
             .field("keep_history", &self.keep_history)
-            .field("free_scratch", &self.free_scratch.as_ref().map(|free| free()))
+            .field("bounds_scratch", &self.free_scratch.is_some())
             .finish()
     }
 }

@@ -104,10 +104,12 @@ pub(crate) enum Command {
     /// Say what would be done with a media file, and why; nothing is decoded or written
     Plan {
         file: PathBuf,
-        /// A built-in recipe (web-video, mp4, vertical, audio, images) or a TOML file
-        #[arg(long, value_name = "RECIPE", default_value = "web-video")]
-        recipe: String,
+        #[command(flatten)]
+        recipe: RecipeFlags,
     },
+    /// Look at and check recipes
+    #[command(subcommand)]
+    Recipes(RecipesCommand),
     /// Print a completion script for a shell
     Completions { shell: Shell },
 }
@@ -115,7 +117,7 @@ pub(crate) enum Command {
 /// What to make of files, and where to put it.
 #[derive(Args, Debug)]
 pub(crate) struct WorkFlags {
-    /// A built-in recipe or a TOML file; see `telecine plan`
+    /// A built-in recipe (web-video, mp4, vertical, audio, image, thumbnail) or a TOML file
     #[arg(long, value_name = "RECIPE", default_value = "web-video")]
     pub(crate) recipe: String,
     /// The folder for results: OUT/NAME OF THE FILE/STEP/…; database, store and scratch are in OUT/.telecine
@@ -466,6 +468,36 @@ pub(crate) struct SchedulesAdd {
     /// Times at which no worker ran: skip them, make up for them once, or for the last N (all:N)
     #[arg(long, value_name = "POLICY", default_value_t = Missed::Skip)]
     pub(crate) missed: Missed,
+}
+
+/// Which recipe, and what of it is to be otherwise.
+#[derive(Args, Debug)]
+pub(crate) struct RecipeFlags {
+    /// The name of a recipe (see `telecine recipes ls`) or a TOML file
+    #[arg(long, value_name = "RECIPE", default_value = "web-video")]
+    pub(crate) recipe: String,
+    /// Another value for a step, such as hls.ladder.heights=[720] or mp4.enabled=true; may be repeated
+    #[arg(long = "set", value_name = "STEP.KEY=VALUE")]
+    pub(crate) settings: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RecipesCommand {
+    /// List recipes, their steps and where they come from
+    Ls,
+    /// One recipe with all of its values, as TOML that can be saved and changed
+    Show {
+        /// Its name, or a TOML file
+        name: String,
+        /// Another value for a step; may be repeated
+        #[arg(long = "set", value_name = "STEP.KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Say everything that is wrong with recipes; exit 1 if anything is
+    Check {
+        /// TOML files; without any, those in the folder of your own recipes
+        files: Vec<PathBuf>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -11,6 +11,7 @@ mod migrate;
 mod pause;
 mod plan;
 mod probe;
+mod recipes;
 pub(crate) mod run;
 mod runs;
 mod schedules;
@@ -62,6 +63,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Plan { .. }
         | Command::Run(_)
         | Command::Watch(_)
+        | Command::Recipes(_)
         | Command::Config(_) => {}
     }
     let config = configuration::load(cli.global.config.as_deref(), cli.layer())?;
@@ -86,6 +88,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Run(flags) => Box::pin(run::run(&flags, &config, output)).await,
         Command::Watch(flags) => Box::pin(watch::run(&flags, &config, output)).await,
         Command::Plan { file, recipe } => Box::pin(plan::run(&file, &recipe, &config, output)).await,
+        Command::Recipes(command) => recipes::run(command, &config, output),
         Command::Demo | Command::Completions { .. } | Command::Doctor => unreachable!("answered above"),
     };
     close_opened().await;

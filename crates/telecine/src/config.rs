@@ -42,11 +42,12 @@ pub(crate) enum Key {
     KeepHistoryDays,
     Sandbox,
     ToolMemoryMb,
+    Recipes,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Database,
         Self::Store,
         Self::Scratch,
@@ -63,6 +64,7 @@ impl Key {
         Self::KeepHistoryDays,
         Self::Sandbox,
         Self::ToolMemoryMb,
+        Self::Recipes,
         Self::Log,
     ];
 
@@ -84,6 +86,7 @@ impl Key {
             Self::KeepHistoryDays => "keep_history_days",
             Self::Sandbox => "sandbox",
             Self::ToolMemoryMb => "tool_memory_mb",
+            Self::Recipes => "recipes",
             Self::Log => "log",
         }
     }
@@ -107,7 +110,7 @@ impl Key {
             Self::Log => Some("pretty"),
             // What these default to depends on the machine and on other keys; see `meaning`.
             Self::Store | Self::Scratch | Self::Slots => None,
-            Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name => None,
+            Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name | Self::Recipes => None,
         }
     }
 
@@ -210,6 +213,8 @@ pub(crate) struct Config {
     pub(crate) sandbox: bool,
     /// Of each program that reads media.
     pub(crate) tool_memory_bytes: u64,
+    /// The folder of the user's own recipes.
+    pub(crate) recipes: Option<PathBuf>,
     pub(crate) log: Log,
     typed: Layer,
 }

@@ -68,6 +68,9 @@ impl Output {
             return ExitCode::SUCCESS;
         }
         say(format_args!("error: {}", explain(error)));
+        for line in said_by_program(error) {
+            say(format_args!("  | {line}"));
+        }
         if let Some(next) = next_step(error) {
             say(format_args!("next: {next}"));
         }
@@ -105,7 +108,11 @@ impl Write for Talk {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        beside_bars(|| io::stderr().write_all(bytes))
+        let bars = BARS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match bars {
+            Some(bars) => bars.println(String::from_utf8_lossy(bytes).trim_end_matches('\n')),
+            None => io::stderr().write_all(bytes),
+        }
     }
 
     /// A message is one write: bars must not come between its parts.
@@ -218,6 +225,15 @@ fn queue_error(error: &anyhow::Error) -> Option<&QueueError> {
 
 fn media_error(error: &anyhow::Error) -> Option<&MediaError> {
     error.chain().find_map(|cause| cause.downcast_ref())
+}
+
+/// How much of what a failed program said is shown.
+const SAID_LINES: usize = 8;
+
+/// The last lines that a failed program wrote to its stderr. They may quote the input.
+fn said_by_program(error: &anyhow::Error) -> Vec<String> {
+    let lines: Vec<&str> = media_error(error).map_or("", MediaError::stderr_tail).lines().collect();
+    lines[lines.len().saturating_sub(SAID_LINES)..].iter().copied().map(harmless).collect()
 }
 
 /// Whether the question was fine and the answer is no.

@@ -149,7 +149,15 @@ async fn join_all(futures: Vec<impl Future<Output = ()> + Unpin>) {
 }
 
 async fn encode(source: &Path, plan: &VideoPlan, range: SegmentRange, folder: &Path) {
-    let job = RangeJob { plan, source, folder, range, skip: &[], limits: &Limits::default() };
+    let job = RangeJob {
+        plan,
+        source,
+        folder,
+        range,
+        skip: &[],
+        limits: &Limits::default(),
+        stall: RangeJob::STALL,
+    };
     let mut tell = |_: RangeEvent| {};
     let done = Box::pin(encode_range(&toolbox(), &job, &CancellationToken::new(), &mut tell)).await;
     assert_eq!(done.expect("a range").segments.len(), range.segments().len());

@@ -2,13 +2,16 @@
 
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 
 use super::source::Source;
 use super::{PARTS_MAX, beyond};
 use crate::isobmff::AtomSpan;
+use crate::probe::Size;
 
 /// Far above what the tiles of any picture need.
 const LOCATIONS_MAX_BYTES: usize = 4 << 20;
+const PROPERTIES_MAX: usize = 1 << 16;
 
 pub(super) fn missing(source: &mut Source) -> io::Result<Option<String>> {
     let file_bytes = source.bytes();
@@ -34,6 +37,39 @@ pub(super) fn missing(source: &mut Source) -> io::Result<Option<String>> {
     let count = usize::try_from(locations.end - locations.start).unwrap_or(usize::MAX);
     let table = source.piece(locations.start, count.min(LOCATIONS_MAX_BYTES))?;
     Ok(last_byte(table).filter(|end| *end > file_bytes).and_then(|end| beyond("an item", end, file_bytes)))
+}
+
+/// The size of the largest picture that the index describes, as it is stored, and by how many quarter turns against the
+/// clock it is to be turned. A picture of tiles has its own size beside that of its tiles.
+pub(crate) fn picture(path: &Path) -> io::Result<Option<(Size, u8)>> {
+    let mut source = Source::open(path)?;
+    let source = &mut source;
+    let whole = 0..source.bytes();
+    let Some(meta) = child(source, whole, b"meta")? else { return Ok(None) };
+    let Some(properties) = child(source, meta.start + 4..meta.end, b"iprp")? else { return Ok(None) };
+    let Some(properties) = child(source, properties, b"ipco")? else { return Ok(None) };
+    let pixels = |size: &Size| u64::from(size.width) * u64::from(size.height);
+    let (mut largest, mut turns, mut at) = (None, 0, properties.start);
+    for _ in 0..PROPERTIES_MAX {
+        if at >= properties.end {
+            break;
+        }
+        let Some(span) = box_at(source, at)? else { break };
+        let (body, _) = span.body(properties.end);
+        match &span.kind {
+            b"ispe" => {
+                if let Some([_, _, _, _, w @ .., a, b, c, d]) = source.array::<12>(body.start)? {
+                    let size =
+                        Size { width: u32::from_be_bytes(w), height: u32::from_be_bytes([a, b, c, d]) };
+                    largest = largest.into_iter().chain([size]).max_by_key(pixels);
+                }
+            }
+            b"irot" => turns = source.array::<1>(body.start)?.map_or(0, |[angle]| angle & 3),
+            _ => {}
+        }
+        at = body.end;
+    }
+    Ok(largest.map(|size| (size, turns)))
 }
 
 fn box_at(source: &mut Source, at: u64) -> io::Result<Option<AtomSpan>> {

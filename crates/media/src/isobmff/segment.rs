@@ -113,6 +113,12 @@ impl MediaSegment {
         self.samples.first().map_or(0, |sample| sample.decode_time)
     }
 
+    /// Behind the last sample.
+    pub fn decode_end(&self) -> u64 {
+        let last = self.samples.last();
+        last.map_or(0, |sample| sample.decode_time.saturating_add(u64::from(sample.duration)))
+    }
+
     /// The earliest time at which anything is shown or heard.
     pub fn presentation_start(&self) -> u64 {
         let times = self.samples.iter().map(Sample::presentation_time);

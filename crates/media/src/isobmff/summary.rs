@@ -31,6 +31,8 @@ pub struct Mp4Summary {
     pub fragmented: bool,
     /// As its header says; `None` where that says nothing.
     pub duration_us: Option<u64>,
+    /// Of a track of pictures, by its index; fragments are not counted. `None` where there is none.
+    pub video_frames: Option<u64>,
 }
 
 /// Looks at the atoms of a file that was sniffed as MP4.
@@ -66,6 +68,7 @@ struct Seen {
 struct MoovFacts {
     duration_us: Option<u64>,
     last_chunk_at: Option<u64>,
+    video_frames: Option<u64>,
 }
 
 pub(crate) fn summarise(path: &Path) -> std::io::Result<Mp4Summary> {
@@ -114,6 +117,7 @@ pub(crate) fn summarise(path: &Path) -> std::io::Result<Mp4Summary> {
         faststart: seen.moov_at.is_some_and(|moov| seen.mdat_at.is_none_or(|mdat| moov < mdat)),
         fragmented: seen.moof,
         duration_us: seen.header.duration_us,
+        video_frames: seen.header.video_frames,
     })
 }
 
@@ -144,6 +148,8 @@ fn moov_facts(file: &mut File, moov: std::ops::Range<u64>) -> std::io::Result<Mo
     let mut facts = MoovFacts::default();
     let mut timescale = 0;
     let mut duration = 0;
+    // Whether the track that is looked at is of pictures: its kind comes before its tables.
+    let mut is_video = false;
     // Depth first, over what may hold something of interest; a file of nothing but small atoms is bounded too.
     let mut pending = vec![moov];
     let mut looked_at = 0;
@@ -168,6 +174,15 @@ fn moov_facts(file: &mut File, moov: std::ops::Range<u64>) -> std::io::Result<Mo
                     if let Ok(header) = Mehd::decode_body(&mut header.as_slice()) {
                         duration = duration.max(known_duration(header.fragment_duration));
                     }
+                }
+                b"hdlr" => {
+                    // QuickTime has another one beside the tables, of how data are read (`dhlr`).
+                    let kinds = read_range(file, body.start + 4..body.end.min(body.start + 12))?;
+                    is_video = if kinds.starts_with(b"dhlr") { is_video } else { kinds.ends_with(b"vide") };
+                }
+                b"stsz" | b"stz2" if is_video && facts.video_frames.is_none() => {
+                    let count = read_range(file, body.start + 8..body.end.min(body.start + 12))?;
+                    facts.video_frames = count.try_into().ok().map(|count| u32::from_be_bytes(count).into());
                 }
                 b"stco" => facts.take_chunk(last_offset::<4>(file, body)?),
                 b"co64" => facts.take_chunk(last_offset::<8>(file, body)?),

@@ -38,9 +38,21 @@ pub(super) struct Branch {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    Still { size: Size, may_be_black: bool },
-    Tiles { tile: Size, columns: u32, rows: u32, expected: u32 },
-    Moving { size: Size },
+    /// Of the frames that came by, the first or the last is the one.
+    Still {
+        size: Size,
+        may_be_black: bool,
+        is_last: bool,
+    },
+    Tiles {
+        tile: Size,
+        columns: u32,
+        rows: u32,
+        expected: u32,
+    },
+    Moving {
+        size: Size,
+    },
     Times,
     Stills,
 }
@@ -93,6 +105,11 @@ impl Branch {
     /// What else is tried with a decode of its own when a part got nothing.
     pub(super) fn later_tries(part: Part, look: &Look<'_>, spec: &PicturesSpec) -> Vec<(Self, Frames)> {
         match part {
+            // The time that was asked for lies behind the end.
+            Part::Poster if spec.poster.as_ref().is_some_and(|poster| poster.at_ms.is_some()) => vec![
+                (poster(look, spec, PosterTry::OfTheEnd), Frames::All),
+                (poster(look, spec, PosterTry::LastOfMany), Frames::All),
+            ],
             Part::Poster => vec![
                 (poster(look, spec, PosterTry::AnyVisible), Frames::All),
                 (poster(look, spec, PosterTry::Any), Frames::All),
@@ -113,7 +130,14 @@ enum PosterTry {
     AnyVisible,
     /// The first.
     Any,
+    /// The last, by the length that is told.
+    OfTheEnd,
+    /// The last of one for each second, however long the film is.
+    LastOfMany,
 }
+
+/// How much of the end is written, frame by frame, to find the last.
+const END_S: f64 = 2.0;
 
 fn poster(look: &Look<'_>, spec: &PicturesSpec, how: PosterTry) -> Branch {
     let spec = spec.poster.clone().unwrap_or_default();
@@ -138,23 +162,21 @@ fn poster(look: &Look<'_>, spec: &PicturesSpec, how: PosterTry) -> Branch {
         }
         (PosterTry::AnyVisible, _) => format!("{},{shown},{visible}", every(0.2)),
         (PosterTry::Any, _) => format!("select='isnan(prev_selected_t)',{shown}"),
+        (PosterTry::OfTheEnd, _) => {
+            let from_s = look.duration.map_or(0.0, |duration| duration.as_secs_f64() - END_S).max(0.0);
+            format!("select='between(t,{from_s:.3},{:.3})',{shown}", from_s + 2.0 * END_S)
+        }
+        (PosterTry::LastOfMany, _) => format!("{},{shown}", every(1.0)),
     };
+    let is_last = matches!(how, PosterTry::OfTheEnd | PosterTry::LastOfMany);
+    let count: &[&str] = if is_last { &[] } else { &["-frames:v", "1"] };
     Branch {
         filters: format!("{chosen},{}", timed(Part::Poster)),
-        output: words(&[
-            "-frames:v",
-            "1",
-            "-c:v",
-            "mjpeg",
-            "-q:v",
-            "3",
-            "-f",
-            "image2",
-            "-update",
-            "1",
-            "poster.jpg",
-        ]),
-        shape: Shape::Still { size, may_be_black: how == PosterTry::Any },
+        // Each frame takes the place of the one before.
+        output: words(
+            &[count, &["-c:v", "mjpeg", "-q:v", "3", "-f", "image2", "-update", "1", "poster.jpg"]].concat(),
+        ),
+        shape: Shape::Still { size, may_be_black: how == PosterTry::Any, is_last },
     }
 }
 
@@ -219,11 +241,14 @@ fn preview(look: &Look<'_>, spec: &PicturesSpec) -> Branch {
     Branch { filters, output, shape: Shape::Moving { size } }
 }
 
+/// All frames go on to nowhere, and those that begin a scene are written down: since FFmpeg 7 an output that gets no
+/// frame is an error, which a film of one scene is not.
 fn scenes(look: &Look<'_>) -> Branch {
     let filters = format!(
-        "{},scdet=threshold={SCENE_THRESHOLD},metadata=mode=select:key=lavfi.scd.time,{}",
+        "{},scdet=threshold={SCENE_THRESHOLD},settb=1/1000000,\
+         metadata=mode=print:key=lavfi.scd.time:file={}",
         look.glance(),
-        timed(Part::Scenes),
+        Part::Scenes.times_file(),
     );
     Branch { filters, output: words(&["-f", "null", "-"]), shape: Shape::Times }
 }

@@ -8,6 +8,7 @@ use super::branch::{Branch, Part, Shape};
 use super::pass::{Frames, Ran};
 use super::{Collected, Poster, Preview, STEP, SampledFrame, SceneCut, Storyboard, Tile, Work};
 use crate::error::{At, InputProblem, MediaError, Result};
+use crate::fresh;
 use crate::probe::Size;
 
 /// `Err(None)` says that nothing came out, which another try may mend.
@@ -31,9 +32,10 @@ pub(super) fn part(
     }
     let Some(first) = marks.first() else { return Err(None) };
     match branch.shape {
-        Shape::Still { size: Size { width, height }, may_be_black } => {
+        Shape::Still { size: Size { width, height }, may_be_black, is_last } => {
             let path = present(scratch.join("poster.jpg"))?;
-            Ok(Collected::Poster(Poster { path, width, height, at_us: first.at_us, is_black: may_be_black }))
+            let at_us = marks.last().filter(|_| is_last).unwrap_or(first).at_us;
+            Ok(Collected::Poster(Poster { path, width, height, at_us, is_black: may_be_black }))
         }
         Shape::Tiles { tile, columns, rows, expected } => {
             let is_sparse = ran.frames == Frames::Key && marks.len() * 2 < expected as usize;
@@ -140,7 +142,7 @@ fn storyboard(
     let sprites = tiles.len().div_ceil(per_sprite);
     let sprites = (0..sprites).map(|n| present(scratch.join(name(n)))).collect::<Result<_>>()?;
     let vtt = scratch.join("storyboard.vtt");
-    std::fs::write(&vtt, webvtt(&tiles, name, duration))
+    fresh::write(&vtt, webvtt(&tiles, name, duration))
         .map_err(|error| MediaError::io(STEP, "the storyboard's times cannot be written", &error))?;
     Ok(Storyboard { sprites, vtt, tiles })
 }

@@ -7,11 +7,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::STEP;
 use super::branch::Branch;
-use crate::error::Result;
+use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
 use crate::plan::DEINTERLACE;
 use crate::probe::{Probe, VideoStream, input_args};
-use crate::tool::{Output, Program, ToolLimits, Toolbox};
+use crate::sniff::Format;
+use crate::tool::{Finished, Output, Program, ToolLimits, Toolbox};
 
 /// No picture and no list of times comes near it.
 const OUTPUT_MAX_BYTES: u64 = 1 << 30;
@@ -35,6 +36,9 @@ pub(super) enum Frames {
     Window { start: Duration, length: Duration },
 }
 
+/// So much more than is expected or allowed is decoded, to see that there is more.
+const BEYOND: Duration = Duration::from_secs(1);
+
 /// What is known of a run that came to its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ran {
@@ -51,7 +55,7 @@ impl Pass<'_> {
             .tool(Program::Ffmpeg, STEP)?
             // Turning is left to the branches, which have fewer pixels to turn.
             .args(["-y", "-noautorotate"])
-            .args(before_input(frames))
+            .args(self.before_input(frames))
             .args(input_args(self.input, self.probe.format, self.limits)?)
             .arg("-filter_complex")
             .arg(graph(self.video, branches))
@@ -69,19 +73,51 @@ impl Pass<'_> {
                 ..ToolLimits::for_media(duration)
             });
         let finished = tool.start(self.cancel)?.finish().await?;
+        self.check_length(frames, &finished)?;
         Ok(Ran { frames, decoded_frames: finished.progress.frame, cpu: finished.cpu })
     }
-}
 
-/// Before the input these bind the decoder; after it, only the first output.
-fn before_input(frames: Frames) -> Vec<String> {
-    match frames {
-        Frames::All => Vec::new(),
-        Frames::Key => vec!["-skip_frame".into(), "nokey".into()],
-        Frames::Window { start, length } => {
-            let seconds = |duration: Duration| format!("{:.6}", duration.as_secs_f64());
-            vec!["-ss".into(), seconds(start), "-t".into(), seconds(length)]
+    /// Before the input these bind the decoder; after it, only the first output.
+    fn before_input(&self, frames: Frames) -> Vec<String> {
+        let seconds = |duration: Duration| format!("{:.6}", duration.as_secs_f64());
+        let until = || ["-t".to_owned(), seconds(self.longest().saturating_add(BEYOND))];
+        match frames {
+            Frames::All => until().into(),
+            Frames::Key => ["-skip_frame".into(), "nokey".into()].into_iter().chain(until()).collect(),
+            Frames::Window { start, length } => {
+                vec!["-ss".into(), seconds(start), "-t".into(), seconds(length)]
+            }
         }
+    }
+
+    /// No film plays for longer: neither than is allowed, nor much longer than it says.
+    fn longest(&self) -> Duration {
+        self.told().map_or(self.limits.duration, |told| {
+            told.saturating_add(Duration::from_secs(1)).saturating_add(told / 50).min(self.limits.duration)
+        })
+    }
+
+    /// How long the film says that it is. Where frames come unevenly, only the whole file's length is the truth.
+    fn told(&self) -> Option<Duration> {
+        let guesses = matches!(self.probe.format, Format::MpegTs | Format::Avi);
+        let told_us = self.video.duration_us.max(self.probe.duration_us).filter(|_| !guesses);
+        told_us.map(Duration::from_micros)
+    }
+
+    fn check_length(&self, frames: Frames, finished: &Finished) -> Result<()> {
+        let played = Duration::from_micros(u64::try_from(finished.progress.out_time_us).unwrap_or(0));
+        // The last frame's own length is counted, too.
+        let longest = self.longest().saturating_add(BEYOND / 2);
+        if matches!(frames, Frames::Window { .. }) || played <= longest {
+            return Ok(());
+        }
+        let (problem, what) = match self.told() {
+            Some(told) if told < self.limits.duration => {
+                (InputProblem::Corrupt, format!("it plays for longer than the {told:?} that it tells"))
+            }
+            _ => (InputProblem::TooLong, format!("it plays for longer than {:?}", self.limits.duration)),
+        };
+        Err(MediaError::bad_input(problem, At::new(STEP, what).with_stderr(finished.stderr_tail.clone())))
     }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::colour::{Colour, ColourPath};
-use super::picture::{DEINTERLACE, Mark, Picture, Scaler};
+use super::picture::{DEINTERLACE, Mark, Picture, Scaler, SourceFrame};
 use super::{Rung, Timeline, VideoPlan};
 use crate::capability::Piece;
 use crate::error::Result;
@@ -32,6 +32,17 @@ pub struct DecodeInputs<'a> {
     pub mark_format: Option<Format>,
 }
 
+/// In a coarser base a shift would be rounded.
+const MICROSECONDS: &str = "settb=1/1000000";
+/// Logs each frame that the decoder really gave, before `fps` repeats and drops any: which one, when, and of what size.
+const TELL_FRAMES: &str = "showinfo=checksum=0";
+/// Every stream that says what time it is, used for nothing else.
+pub(crate) const CLOCK_STREAMS: [&str; 6] = ["-map", "0:v?", "-map", "0:a?", "-c", "copy"];
+/// Sound is written beside the pictures that are shown with it, more or less.
+const READ_ON_US: u64 = 1_000_000;
+/// Shapes that differ by less are stretched: it is rounding, or a black edge that was cut off.
+const SAME_SHAPE: f64 = 0.02;
+
 impl VideoPlan {
     /// The arguments of a decoder that writes raw frames to stdout: upright, in their final colours, of the highest
     /// rung's size, at the constant rate.
@@ -50,6 +61,10 @@ impl VideoPlan {
             args.extend(["-copyts", "-start_at_zero"].map(Into::into));
         }
         args.extend(["-filter_complex_threads", "1", "-threads", "1", "-noautorotate"].map(Into::into));
+        if self.picture.frame.is_some() {
+            // Otherwise FFmpeg builds the graph anew when the size or the format changes, and `fps` begins again.
+            args.extend(["-reinit_filter", "0"].map(Into::into));
+        }
         if let Some(seek_us) = span.seek_us {
             args.extend(["-noaccurate_seek".into(), "-ss".into(), seconds(seek_us).into()]);
         }
@@ -61,6 +76,12 @@ impl VideoPlan {
         args.extend(["-map", "[out]", "-fps_mode", "passthrough", "-frames:v"].map(Into::into));
         args.push(span.frames.to_string().into());
         args.extend(["-pix_fmt", "yuv420p", "-f", "rawvideo", "pipe:1"].map(Into::into));
+        if self.format.clock_may_jump() {
+            let end_us = self.timeline.time_us(span.first_frame + span.frames);
+            let end_us = end_us.saturating_add_signed(self.timeline.origin_us).saturating_add(READ_ON_US);
+            args.extend(CLOCK_STREAMS.map(Into::into));
+            args.extend(["-t".into(), seconds(end_us).into(), "-f".into(), "null".into(), "-".into()]);
+        }
         Ok(args)
     }
 
@@ -77,9 +98,11 @@ impl VideoPlan {
 
     fn decoder_graph(&self, span: &DecodeSpan) -> String {
         let picture = &self.picture;
-        let mut chain: Vec<String> = Vec::new();
+        let mut chain: Vec<String> = vec![MICROSECONDS.into(), TELL_FRAMES.into()];
+        chain.extend(picture.frame.iter().flat_map(SourceFrame::filters));
         if picture.deinterlace {
-            chain.push(DEINTERLACE.into());
+            // It counts in half ticks.
+            chain.extend([DEINTERLACE, MICROSECONDS].map(Into::into));
         }
         chain.extend(self.timeline.filters(span.first_frame));
         chain.extend(picture.rotation.filters().iter().map(ToString::to_string));
@@ -170,14 +193,30 @@ impl VideoPlan {
 }
 
 impl Timeline {
-    /// To the constant rate, from this output frame on. Times become microseconds first: in a coarser base the shift
-    /// by the origin would be rounded.
+    /// To the constant rate, from this output frame on.
     fn filters(&self, first_frame: u64) -> Vec<String> {
         let shift =
             if self.origin_us == 0 { String::new() } else { format!("setpts=PTS-({})", self.origin_us) };
         let start = seconds(self.time_us(first_frame));
         let rate = format!("fps=fps={}:start_time={start}:round=near", self.fps);
-        ["settb=1/1000000".to_owned(), shift, rate].into_iter().filter(|filter| !filter.is_empty()).collect()
+        [shift, rate].into_iter().filter(|filter| !filter.is_empty()).collect()
+    }
+}
+
+impl SourceFrame {
+    /// Frames that are as planned pass untouched; others are fitted into the planned frame, in their own shape.
+    fn filters(&self) -> [String; 3] {
+        let Size { width, height } = self.size;
+        let pixel = self.sample_aspect.as_f64();
+        let shape = f64::from(width) * pixel / f64::from(height.max(1));
+        let is_same = format!("lt(abs(dar/{shape:.6}-1),{SAME_SHAPE})");
+        let w = format!("if({is_same},{width},clip(2*round({height}*dar/{pixel:.6}/2),2,{width}))");
+        let h = format!("if({is_same},{height},clip(2*round({width}*{pixel:.6}/dar/2),2,{height}))");
+        [
+            format!("scale=w='{w}':h='{h}':eval=frame:flags=bicubic+accurate_rnd+bitexact"),
+            format!("format={}", self.pixel_format),
+            format!("pad=w={width}:h={height}:x='(ow-iw)/2':y='(oh-ih)/2':eval=frame:color=black"),
+        ]
     }
 }
 

@@ -2,10 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Timeline;
+use super::{Timeline, refusal};
+use crate::error::{InputProblem, Result};
 
 /// A range of segments decodes for at least this long, where there is as much, before another begins.
 const LONG_RANGE_SECONDS: u64 = 60;
+/// Each is a file for each rung, an entry of a playlist and a part of a job: eleven days of segments of a second.
+const SEGMENTS_MAX: u64 = 1_000_000;
 /// A keyframe at least so often, for seeking.
 const GOP_SECONDS: u32 = 2;
 
@@ -27,7 +30,7 @@ pub struct SegmentRange {
 }
 
 impl Grid {
-    pub(super) fn of(timeline: &Timeline, segment_seconds: u32) -> Self {
+    pub(super) fn of(timeline: &Timeline, segment_seconds: u32) -> Result<Self> {
         let gops = (segment_seconds / GOP_SECONDS).max(1);
         let gop = (timeline.fps.as_f64() * f64::from(segment_seconds) / f64::from(gops)).round();
         let frames_per_gop = (gop as u32).max(1);
@@ -37,11 +40,15 @@ impl Grid {
             timeline.frames / u64::from(frames_per_segment),
             timeline.frames % u64::from(frames_per_segment),
         );
+        if whole >= SEGMENTS_MAX {
+            let what = format!("it has {whole} segments, of which {SEGMENTS_MAX} are allowed");
+            return Err(refusal(InputProblem::TooLong, what));
+        }
         let has_own = whole == 0 || rest > Self::uncertain(timeline, frames_per_segment);
         let segments = u32::try_from(whole).unwrap_or(u32::MAX - 1) + u32::from(has_own);
         let before = u64::from(segments - 1) * u64::from(frames_per_segment);
         let last = u32::try_from(timeline.frames - before).unwrap_or(u32::MAX);
-        Self { frames_per_gop, frames_per_segment, segments, last_segment_frames: last }
+        Ok(Self { frames_per_gop, frames_per_segment, segments, last_segment_frames: last })
     }
 
     /// How many frames more or fewer the last segment may have.
@@ -129,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_segment_is_whole_groups_of_frames_at_any_rate() {
-        let grid = Grid::of(&timeline(1000, "30000/1001", 2), 4);
+        let grid = Grid::of(&timeline(1000, "30000/1001", 2), 4).unwrap();
 
         assert_eq!((grid.frames_per_gop, grid.frames_per_segment), (60, 120));
         assert_eq!((grid.segments, grid.last_segment_frames), (9, 40));
@@ -140,7 +147,7 @@ mod tests {
         for frames in 1..=400 {
             for tolerance in [0, 2, 30] {
                 let timeline = timeline(frames, "30/1", tolerance);
-                let grid = Grid::of(&timeline, 4);
+                let grid = Grid::of(&timeline, 4).unwrap();
 
                 assert!(u64::from(grid.last_segment_frames) > grid.tolerance_frames(&timeline), "{frames}");
                 let all: u64 = grid.whole().segments().map(|n| u64::from(grid.frames(n))).sum();
@@ -152,7 +159,7 @@ mod tests {
     #[test]
     fn ranges_cover_every_segment_once_and_the_first_is_the_shortest() {
         let timeline = timeline(30 * 3600, "30/1", 2);
-        let grid = Grid::of(&timeline, 4);
+        let grid = Grid::of(&timeline, 4).unwrap();
 
         let ranges = grid.ranges(&timeline);
 
@@ -160,5 +167,12 @@ mod tests {
         assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
         assert_eq!(ranges.last().map(|range| range.end), Some(grid.segments));
         assert!(ranges.iter().all(|range| range.end - range.start <= 15));
+    }
+
+    #[test]
+    fn a_film_of_more_segments_than_anyone_can_list_is_too_long() {
+        let error = Grid::of(&timeline(u64::MAX, "30/1", 2), 4).unwrap_err();
+
+        assert_eq!(error.code(), "input_too_long");
     }
 }

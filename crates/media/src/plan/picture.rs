@@ -17,6 +17,9 @@ pub(crate) const DEINTERLACE: &str = "bwdif=mode=send_frame:parity=auto:deint=al
 /// What is done to each frame, in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
+    /// What every frame of the source is brought to first, should it change in the middle of the stream; `None` where
+    /// FFmpeg could not bring frames back to the source's pixel format, and a change is refused.
+    pub frame: Option<SourceFrame>,
     pub deinterlace: bool,
     pub rotation: Rotation,
     /// Cut out, in coded pixels after rotation.
@@ -30,6 +33,15 @@ pub struct Picture {
     /// Of the frames that leave the decoder: the highest rung's.
     pub size: Size,
     pub scaler: Scaler,
+}
+
+/// A frame of the source as it is coded, which the rest of the plan counts on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceFrame {
+    pub size: Size,
+    /// The shape of a pixel.
+    pub sample_aspect: Rational,
+    pub pixel_format: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +74,7 @@ impl Picture {
     /// Of streams that are copied.
     pub(super) fn untouched(stream: &VideoStream) -> Self {
         Self {
+            frame: None,
             deinterlace: false,
             rotation: Rotation::Upright,
             crop: None,
@@ -92,6 +105,7 @@ pub(super) fn plan(
     let is_kept = matches!(colour, ColourPath::Keep { .. });
     let is_plain = matches!(stream.pixel_format.as_deref(), Some("yuv420p" | "yuvj420p"));
     Picture {
+        frame: SourceFrame::of(stream),
         deinterlace: stream.is_interlaced,
         rotation: stream.rotation,
         crop,
@@ -101,6 +115,38 @@ pub(super) fn plan(
         mark: spec.watermark.as_ref().map(|mark| plan_mark(mark, size, reasons)),
         size,
         scaler,
+    }
+}
+
+/// Planar formats of up to 12 bits: those that cameras, screens and encoders give, and that FFmpeg scales and pads.
+const STEADY_FORMATS: [&str; 20] = [
+    "yuv420p",
+    "yuv422p",
+    "yuv444p",
+    "yuv440p",
+    "yuvj420p",
+    "yuvj422p",
+    "yuvj444p",
+    "yuv420p10le",
+    "yuv422p10le",
+    "yuv444p10le",
+    "yuv420p12le",
+    "yuv422p12le",
+    "yuv444p12le",
+    "yuva420p",
+    "gbrp",
+    "gbrp10le",
+    "gray",
+    "gray10le",
+    "nv12",
+    "rgb24",
+];
+
+impl SourceFrame {
+    fn of(stream: &VideoStream) -> Option<Self> {
+        let pixel_format = stream.pixel_format.clone().filter(|it| STEADY_FORMATS.contains(&it.as_str()))?;
+        let size = Size { width: stream.width, height: stream.height };
+        Some(Self { size, sample_aspect: stream.sample_aspect, pixel_format })
     }
 }
 

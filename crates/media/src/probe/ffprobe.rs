@@ -5,10 +5,14 @@ use std::collections::HashMap;
 use serde::Deserialize;
 
 use super::stream::{AudioStream, ColourRange, HdrKind, Rotation, Size, VideoStream};
-use super::{Chapter, Probe, STEP};
+use super::{Chapter, Probe, STEP, TIME_MAX_US};
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::rational::Rational;
 use crate::sniff::Format;
+
+/// Pixels that are longer or higher than so many times the other side were made up; those of anamorphic films are not
+/// twice as long.
+const MAD_ASPECT: i64 = 8;
 
 /// Rates that differ by more are not a matter of rounding: one part in 200.
 const VFR_TOLERANCE: f64 = 0.005;
@@ -115,8 +119,7 @@ impl RawStream {
     /// `None` for a stream whose size nobody found out: it cannot be decoded.
     fn video(&self) -> Option<VideoStream> {
         let (width, height) = (self.width.filter(|w| *w > 0)?, self.height.filter(|h| *h > 0)?);
-        let sample_aspect = positive(self.sample_aspect_ratio.as_deref()).unwrap_or(Rational::ONE);
-        let rotation = self.rotation();
+        let (sample_aspect, rotation) = (self.sample_aspect(), self.rotation());
         let (avg_fps, base_fps) =
             (positive(self.avg_frame_rate.as_deref()), positive(self.r_frame_rate.as_deref()));
         let is_attached_picture = self.is("attached_pic");
@@ -183,6 +186,15 @@ impl RawStream {
     /// As the container says, or the tag that writers of Matroska files leave: `00:00:02.002000000`.
     fn duration_us(&self) -> Option<u64> {
         positive_us(self.duration.as_deref()).or_else(|| clock_us(self.tags.get("DURATION")?))
+    }
+
+    /// Players take pixels of a mad shape for square ones, too.
+    fn sample_aspect(&self) -> Rational {
+        let is_sane = |aspect: &Rational| {
+            aspect.num() <= aspect.den().saturating_mul(MAD_ASPECT)
+                && aspect.den() <= aspect.num().saturating_mul(MAD_ASPECT)
+        };
+        positive(self.sample_aspect_ratio.as_deref()).filter(is_sane).unwrap_or(Rational::ONE)
     }
 
     fn time_base(&self) -> Rational {
@@ -269,17 +281,20 @@ fn clock_us(text: &str) -> Option<u64> {
     let mut parts = text.splitn(3, ':');
     let (hours, minutes): (u64, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let seconds_us = u64::try_from(microseconds(parts.next()?)?).ok()?;
-    let whole_us = hours.checked_mul(60)?.checked_add(minutes)?.checked_mul(60_000_000)?;
-    whole_us.checked_add(seconds_us).filter(|us| *us > 0)
+    let whole_us = hours.saturating_mul(60).saturating_add(minutes).saturating_mul(60_000_000);
+    let us = whole_us.saturating_add(seconds_us).min(TIME_MAX_US.unsigned_abs());
+    Some(us).filter(|us| *us > 0)
 }
 
-/// `-12.345678` seconds, exactly.
+/// `-12.345678` seconds, exactly. Every time that a file tells comes through here, and none is beyond [`TIME_MAX_US`]:
+/// what computes with them needs no care, and the limits refuse what was cut down.
 fn microseconds(text: &str) -> Option<i64> {
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let fraction: String = fraction.chars().chain(std::iter::repeat('0')).take(6).collect();
-    let whole: i64 = whole.parse().ok()?;
-    Some(sign * whole.checked_mul(1_000_000)?.checked_add(fraction.parse().ok()?)?)
+    let (whole, fraction): (u64, u32) = (whole.parse().ok()?, fraction.parse().ok()?);
+    let us = whole.saturating_mul(1_000_000).saturating_add(fraction.into());
+    Some(sign * i64::try_from(us).unwrap_or(i64::MAX).min(TIME_MAX_US))
 }
 
 #[cfg(test)]
@@ -294,7 +309,15 @@ mod tests {
         assert_eq!(microseconds("N/A"), None);
         assert_eq!(clock_us("01:00:02.002000000"), Some(3_602_002_000));
         assert_eq!(clock_us("2.0"), None);
-        assert_eq!(microseconds("99999999999999"), None);
+    }
+
+    #[test]
+    fn no_time_that_a_file_tells_is_beyond_what_can_be_computed_with() {
+        assert_eq!(microseconds("99999999999999"), Some(TIME_MAX_US));
+        assert_eq!(microseconds("-18446744073709551615.999999"), Some(-TIME_MAX_US));
+        assert_eq!(clock_us("2562047788:0:54.80"), Some(TIME_MAX_US.unsigned_abs()));
+        assert_eq!(clock_us("900000000:00:00.00"), Some(TIME_MAX_US.unsigned_abs()));
+        assert_eq!(clock_us("18446744073709551615:18446744073709551615:1"), Some(TIME_MAX_US.unsigned_abs()));
     }
 
     #[test]

@@ -104,7 +104,13 @@ impl ImageVariant {
     fn check(&self) -> Result<()> {
         let side_fits = |side: Option<u32>| side.is_none_or(|side| (1..=16_384).contains(&side));
         require(side_fits(self.width) && side_fits(self.height), "images.variants", "sides of 1 to 16384")?;
-        require(!self.formats.is_empty(), "images.variants.formats", "name one at least")?;
+        let is_repeated = |(n, format): (usize, &ImageFormat)| self.formats[..n].contains(format);
+        let has_repeats = self.formats.iter().enumerate().any(is_repeated);
+        require(
+            !self.formats.is_empty() && !has_repeats,
+            "images.variants.formats",
+            "one or more, each once",
+        )?;
         require(
             self.quality.is_none_or(|quality| (1..=100).contains(&quality)),
             "images.variants.quality",

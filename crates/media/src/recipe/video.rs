@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Fit, require};
 use crate::error::Result;
+use crate::probe::TIME_MAX_US;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -187,6 +188,12 @@ impl VideoCodec {
 
 impl Trim {
     pub(super) fn check(&self, field: &'static str) -> Result<()> {
+        let fits = |ms: u64| ms <= TIME_MAX_US.unsigned_abs() / 1000;
+        require(
+            fits(self.start_ms) && self.end_ms.is_none_or(fits),
+            field,
+            "times of a thousand days at the most",
+        )?;
         require(
             self.end_ms.is_none_or(|end| end > self.start_ms),
             field,

@@ -4,13 +4,17 @@ use std::path::{Path, PathBuf};
 
 use super::STEP;
 use super::independence::{Start, Units};
+use crate::digest::sha256_hex;
 use crate::error::{At, MediaError, Result};
 use crate::isobmff::{FragmentReader, IsobmffError, Track, read_segment};
 use crate::playlist::SegmentFact;
 use crate::rational::Rational;
+use crate::verify::SegmentHashes;
 
 /// Segments above so many times the length asked for make players wait: such a source is better encoded.
-const LONGEST_TIMES: u64 = 3;
+pub(super) const LONGEST_TIMES: u64 = 3;
+/// What is kept in memory until the next picture that stands alone.
+const SEGMENT_MAX_BYTES: usize = 256 << 20;
 
 #[derive(Debug)]
 pub(super) struct Group {
@@ -25,9 +29,11 @@ pub(super) struct Group {
 pub(super) struct Grouped {
     pub(super) init: PathBuf,
     pub(super) segments: Vec<PathBuf>,
+    pub(super) hashes: Vec<SegmentHashes>,
     pub(super) facts: Vec<SegmentFact>,
     pub(super) track: Track,
     pub(super) duration_us: u64,
+    init_sha256: String,
 }
 
 impl Group {
@@ -49,8 +55,18 @@ impl Group {
         let zero = self.offset.scale(timescale).unwrap_or(0);
         let longest = ticks(i64::from(self.segment_seconds)).unsigned_abs() * LONGEST_TIMES;
 
-        let mut made = Grouped { init, segments: Vec::new(), facts: Vec::new(), track, duration_us: 0 };
+        let init_sha256 = sha256_hex(reader.init_bytes());
+        let mut made = Grouped {
+            init,
+            segments: Vec::new(),
+            hashes: Vec::new(),
+            facts: Vec::new(),
+            track,
+            init_sha256,
+            duration_us: 0,
+        };
         let mut pending: Vec<u8> = Vec::new();
+        let mut begins = 0;
         while let Some(fragment) = reader.next().map_err(unreadable)? {
             let Some(first) = fragment.segment.samples.first() else { continue };
             let data = &fragment.bytes[first.data.clone()];
@@ -69,13 +85,18 @@ impl Group {
             if !pending.is_empty() && begins_anew && start >= due {
                 self.close(&mut made, &mut pending)?;
             }
+            if pending.is_empty() {
+                begins = fragment.segment.decode_start();
+            }
             pending.extend_from_slice(&fragment.bytes);
+            let lasts = fragment.segment.decode_end().saturating_sub(begins);
+            // At once: the rest of the film would be kept, too.
+            if lasts > longest || pending.len() > SEGMENT_MAX_BYTES {
+                let seconds = lasts / u64::from(made.track.timescale.max(1));
+                return Ok(Err(format!("no picture stands alone for {seconds} s or more")));
+            }
         }
         self.close(&mut made, &mut pending)?;
-        if let Some(fact) = made.facts.iter().find(|fact| fact.duration_ticks > longest) {
-            let seconds = fact.duration_ticks / u64::from(made.track.timescale);
-            return Ok(Err(format!("no picture stands alone for {seconds} s at a time")));
-        }
         let all: u64 = made.facts.iter().map(|fact| fact.duration_ticks).sum();
         let us = u128::from(all) * 1_000_000 / u128::from(made.track.timescale);
         made.duration_us = u64::try_from(us).unwrap_or(u64::MAX);
@@ -91,6 +112,8 @@ impl Group {
         let path = self.folder.join(&name);
         write(&path, &bytes)?;
         made.segments.push(path);
+        let init_sha256 = made.init_sha256.clone();
+        made.hashes.push(SegmentHashes { sha256: sha256_hex(&bytes), init_sha256 });
         made.facts.push(SegmentFact::of(name, &segment));
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What the running kernel offers.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -27,12 +27,15 @@ pub struct Kernel {
     pub cgroup_v2: bool,
     /// Whether that hierarchy can bound memory; where version 1 is mounted beside it, that one does.
     pub cgroup_v2_memory: bool,
+    /// Whether the number of a tool's threads is bounded: root is bound by no resource limit on them, only by a cgroup.
+    pub bounds_threads: bool,
 }
 
 impl Kernel {
     pub fn detect() -> Self {
         let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
         let cgroup = cgroup_v2_folder();
+        let bounds_threads = !rustix::process::getuid().is_root() || is_bound_by_pids(cgroup.as_deref());
         Self {
             release: rustix::system::uname().release().to_string_lossy().into_owned(),
             landlock_abi: raw::landlock_abi(),
@@ -43,6 +46,7 @@ impl Kernel {
             cgroup_v2_memory: cgroup
                 .and_then(|folder| std::fs::read_to_string(folder.join("cgroup.controllers")).ok())
                 .is_some_and(|controllers| controllers.split_whitespace().any(|name| name == "memory")),
+            bounds_threads,
         }
     }
 
@@ -73,6 +77,29 @@ fn cgroup_v2_folder() -> Option<PathBuf> {
         let mut words = line.split(' ').skip(1);
         let folder = words.next()?;
         (words.next() == Some("cgroup2")).then(|| folder.into())
+    })
+}
+
+/// Whether `pids.max` of this process's cgroup, or of one around it, is a number.
+fn is_bound_by_pids(mounted: Option<&Path>) -> bool {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let of_line = |line: &str| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, group) = (fields.next()?, fields.next()?);
+        let folder = match controllers {
+            "" => mounted?.to_owned(),
+            _ if controllers.split(',').any(|name| name == "pids") => PathBuf::from("/sys/fs/cgroup/pids"),
+            _ => return None,
+        };
+        Some((folder.join(group.trim_start_matches('/')), folder))
+    };
+    groups.lines().filter_map(of_line).any(|(group, top)| {
+        let around = group.ancestors().take_while(|folder| folder.starts_with(&top));
+        let is_number = |folder: &Path| {
+            std::fs::read_to_string(folder.join("pids.max"))
+                .is_ok_and(|most| most.trim().parse::<u64>().is_ok())
+        };
+        around.into_iter().any(is_number)
     })
 }
 

@@ -27,7 +27,8 @@ const EXIT_FAILED: u8 = 126;
 const SIGN: &str = "sandbox-exec:";
 
 /// Of 1000: when memory runs out, a tool goes before the process that started it.
-const OOM_SCORE: &str = "500";
+const OOM_SCORE: i32 = 500;
+const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
 /// Behind the process that started it, which has leases to renew.
 const NICE: i32 = 5;
 
@@ -76,7 +77,7 @@ fn become_tool(arguments: Vec<OsString>) -> Result<Never, Failure> {
     }
     umask(Mode::RWXG | Mode::RWXO);
     step("its priority cannot be lowered", nice(NICE))?;
-    step("its OOM score cannot be raised", std::fs::write("/proc/self/oom_score_adj", OOM_SCORE))?;
+    raise_oom_score();
     step("descriptors cannot be closed", raw::close_on_exec_from(3))?;
     if let Some(may) = &rules.user_program {
         return of_user::become_program(&rules, may, &tool_arguments);
@@ -121,6 +122,15 @@ fn die_with_parent(parent_pid: u32) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Failed(format!("process {parent_pid}, which started it, is gone")))
+}
+
+/// Never lowers it: containers that are first to go begin at 1000, and lowering needs a capability. Where `/proc` cannot
+/// be written to, the score stays what it is, which keeps no tool from its work.
+fn raise_oom_score() {
+    let present = std::fs::read_to_string(OOM_SCORE_FILE).ok().and_then(|score| score.trim().parse().ok());
+    if present.is_none_or(|present: i32| present < OOM_SCORE) {
+        let _ = std::fs::write(OOM_SCORE_FILE, OOM_SCORE.to_string());
+    }
 }
 
 /// The tool, at the first number that its limit on descriptors will never give out again.

@@ -9,6 +9,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
 
+use super::interpreter;
 use crate::tool::Rules;
 
 /// The newest version whose every right was looked at. Older kernels enforce what they know of it.
@@ -39,15 +40,17 @@ pub(super) fn confine(rules: &Rules) -> Result<RestrictionStatus, RulesetError> 
         return of_user::confine(rules, may);
     }
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    let execute = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;
+    // Mapping a library is reading it. The kernel starts the tool through its interpreter, so both can be executed.
+    let execute = AccessFs::ReadFile | AccessFs::Execute;
     let ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(KNOWN))?
         .handle_access(AccessNet::from_all(KNOWN))?
         .scope(Scope::from_all(KNOWN))?
         .create()?;
-    let ruleset = allow(ruleset, LIBRARIES, execute)?;
-    let ruleset = allow(ruleset, libraries_beside(&rules.program), execute)?;
-    let ruleset = allow(ruleset, [&rules.program], AccessFs::ReadFile | AccessFs::Execute)?;
+    let ruleset = allow(ruleset, LIBRARIES, read)?;
+    let ruleset = allow(ruleset, libraries_beside(&rules.program), read)?;
+    let ruleset = allow(ruleset, [&rules.program], execute)?;
+    let ruleset = allow(ruleset, interpreter::of(&rules.program), execute)?;
     let ruleset = allow(ruleset, READ_BY_LIBRARIES, read)?;
     let ruleset = allow(ruleset, ["/dev/null"], AccessFs::ReadFile | AccessFs::WriteFile)?;
     let ruleset = allow(ruleset, &rules.readable, read)?;

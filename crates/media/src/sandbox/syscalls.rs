@@ -41,7 +41,8 @@ fn program(rules: RulesOf, otherwise: SeccompAction, matched: SeccompAction) -> 
 
 fn allowed(pid: u32, executed_by: u32) -> Result<RulesOf, BackendError> {
     let mut rules: RulesOf = ALWAYS.iter().chain(OLD_NAMES).map(|call| (*call, Vec::new())).collect();
-    // The descriptor closes with the first use, and the limit on descriptors lets no other have its number.
+    // The descriptor closes with the first use, and the limit on descriptors lets no other have its number. With an
+    // absolute path the kernel does not look at it, and no filter sees the path: that is for Landlock.
     let only_exec = [
         argument(0, SeccompCmpOp::Eq, executed_by.into())?,
         argument(4, SeccompCmpOp::Eq, libc::AT_EMPTY_PATH as u64)?,

@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::STEP;
+use crate::digest::sha256_hex;
 use crate::error::{At, MediaError, Result};
+use crate::fresh;
 use crate::isobmff::{FragmentReader, IsobmffError, Track, read_segment, write_fragment};
 use crate::playlist::SegmentFact;
+use crate::verify::SegmentHashes;
 
 /// How a fragmented file of sound becomes segments. Times are in the sound's own ticks.
 #[derive(Debug)]
@@ -27,8 +30,10 @@ pub(crate) struct Cut {
 pub(crate) struct CutAudio {
     pub(crate) init: PathBuf,
     pub(crate) segments: Vec<PathBuf>,
+    pub(crate) hashes: Vec<SegmentHashes>,
     pub(crate) facts: Vec<SegmentFact>,
     pub(crate) track: Track,
+    init_sha256: String,
     /// How far a frame was from where the frames before it put it, at worst: a gap, or rounding.
     pub(crate) worst_gap_ticks: u64,
 }
@@ -54,7 +59,15 @@ impl Cut {
         let init = self.folder.join(format!("{}-init.mp4", self.name));
         write(&init, reader.init_bytes())?;
 
-        let mut made = CutAudio { init, segments: Vec::new(), facts: Vec::new(), track, worst_gap_ticks: 0 };
+        let mut made = CutAudio {
+            init,
+            segments: Vec::new(),
+            hashes: Vec::new(),
+            facts: Vec::new(),
+            track,
+            init_sha256: sha256_hex(reader.init_bytes()),
+            worst_gap_ticks: 0,
+        };
         let mut frames: Vec<Frame> = Vec::new();
         let mut expected: Option<i64> = None;
         while let Some(fragment) = reader.next().map_err(unreadable)? {
@@ -118,6 +131,8 @@ impl Cut {
         let path = self.folder.join(&name);
         write(&path, &bytes)?;
         made.segments.push(path);
+        let init_sha256 = made.init_sha256.clone();
+        made.hashes.push(SegmentHashes { sha256: sha256_hex(&bytes), init_sha256 });
         made.facts.push(SegmentFact::of(name, &segment));
         Ok(())
     }
@@ -130,5 +145,5 @@ impl Frame {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    std::fs::write(path, bytes).map_err(|error| MediaError::io(STEP, "a segment cannot be written", &error))
+    fresh::write(path, bytes).map_err(|error| MediaError::io(STEP, "a segment cannot be written", &error))
 }

@@ -1,4 +1,4 @@
-//! One process makes the whole sound. A second one before it only where the gain depends on the measure.
+//! One process makes the whole sound out of what another decodes. A second one before it only where the gain depends on the measure.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::decode::{Decoding, Given, PIPE_OFFSET_SECONDS, decoder_graph};
 use super::meter::{self, Metered};
 use super::{Channels, SAMPLE_RATE, STEP, SoundtrackSpec};
 use crate::capability::Piece;
 use crate::error::{At, MediaError, Result};
 use crate::loudness::LoudnessMeasure;
+use crate::plan::CLOCK_STREAMS;
 use crate::probe::{file_url, input_args};
 use crate::recipe::{AudioCodec, Loudness};
-use crate::sniff::Format;
-use crate::tool::{Output, Program, Progress, Tool, ToolLimits, Toolbox};
+use crate::tool::{Output, Program, Progress, Running, Tool, ToolLimits, Toolbox};
 
 /// The film's zero in the uncut file: one second, so that the frame before it has a time of its own.
 pub(super) const WHOLE_OFFSET_TICKS: i64 = SAMPLE_RATE as i64;
@@ -23,7 +24,9 @@ pub(super) struct Encoded {
     pub(super) whole: PathBuf,
     pub(super) source_loudness: LoudnessMeasure,
     pub(super) loudness: LoudnessMeasure,
+    /// From the film's zero to the end of the sound, with what was filled.
     pub(super) decoded_us: u64,
+    pub(super) damaged_us: u64,
 }
 
 pub(super) async fn encode(
@@ -42,24 +45,30 @@ pub(super) async fn encode(
         .map_err(|error| MediaError::io(STEP, "the folder has no path", &error))?;
     let graph = whole_graph(&spec.sound()?, &gain.unwrap_or_default(), spec.ticks(spec.duration)?);
     let tool = spec
-        .tool(toolbox)?
+        .listener(toolbox)?
         .args(["-filter_complex", &graph, "-map", "[out]"])
         .args(["-c:a", encoder(spec.codec), "-b:a", &format!("{}k", spec.kbits)])
         .args(["-bitexact", "-threads", "1", "-map_metadata", "-1", "-map_chapters", "-1"])
         .args(["-output_ts_offset", "1", "-avoid_negative_ts", "disabled", "-f", "mp4"])
         .args(["-movflags", "+cmaf+empty_moov+frag_discont", "-frag_duration", "4000000", "-y"])
-        .arg(file_url(&whole));
-    let metered = metered(spec.keeping_the_clock(tool), on_progress, cancel).await?;
-    let channels = u64::from(spec.channel_count());
-    let (samples, source_loudness) = match source {
-        Some(source) => (source.samples, source.loudness),
-        None => (metered.samples, metered.loudness),
-    };
+        .arg(file_url(&whole))
+        // Not into `anullsink`, beside which FFmpeg 7.0 aborts when the padding begins.
+        .args(["-map", "[heard]", "-f", "null", "-"]);
+    let (made, given) = metered(toolbox, spec, tool, on_progress, cancel).await?;
+    let heard = source.unwrap_or(made);
+    // One sample is the decoder's own.
+    let microseconds = |samples: u64| samples.saturating_sub(1) * 1_000_000 / u64::from(SAMPLE_RATE);
+    let decoded_us = microseconds(heard.samples / u64::from(spec.channel_count()));
     Ok(Encoded {
         whole,
-        source_loudness,
-        loudness: metered.loudness,
-        decoded_us: samples / channels * 1_000_000 / u64::from(SAMPLE_RATE),
+        source_loudness: heard.loudness,
+        loudness: made.loudness,
+        decoded_us,
+        damaged_us: if given.is_damaged {
+            spec.filled_us(decoded_us, microseconds(given.samples))
+        } else {
+            0
+        },
     })
 }
 
@@ -69,23 +78,26 @@ pub(crate) fn pieces(codec: AudioCodec, loudness: Loudness) -> BTreeSet<Piece> {
         Loudness::Keep => "",
         Loudness::Normalise => ",loudnorm,aresample",
     };
-    let mut pieces = Piece::filters_of(&whole_graph(&sound_graph(0, "stereo", 1), gain, 1));
+    let mut pieces = Piece::filters_of(&whole_graph(&sound_graph("stereo", 1), gain, 1));
+    pieces.extend(Piece::filters_of(&decoder_graph(0, "stereo", 1.0)));
+    pieces.insert(Piece::Encoder("pcm_f32le".into()));
     pieces.insert(Piece::Encoder(encoder(codec).into()));
     pieces
 }
 
 fn whole_graph(sound: &str, gain: &str, samples: i64) -> String {
     format!(
-        "{sound}{gain},asplit=2[sound][metered];[metered]{METER},anullsink;\
+        "{sound}{gain},asplit=2[sound][metered];[metered]{METER}[heard];\
          [sound]apad=whole_len={samples},atrim=end_sample={samples}[out]"
     )
 }
 
 /// The source's sound on the film's clock: silence where it begins late or pauses, nothing from before zero or behind
 /// the end.
-fn sound_graph(index: u32, layout: &str, samples: i64) -> String {
+fn sound_graph(layout: &str, samples: i64) -> String {
+    let zero = PIPE_OFFSET_SECONDS * SAMPLE_RATE;
     format!(
-        "[0:{index}]aresample={SAMPLE_RATE}:async=1:first_pts=0,\
+        "[0:0]asetpts=PTS-{zero},aresample={SAMPLE_RATE}:async=1:first_pts=0,\
          aformat=sample_fmts=fltp:sample_rates={SAMPLE_RATE}:channel_layouts={layout},atrim=end_sample={samples}"
     )
 }
@@ -99,7 +111,7 @@ async fn measure(
     cancel: &CancellationToken,
 ) -> Result<Metered> {
     let graph = format!("{},{METER}[out]", spec.sound()?);
-    let tool = spec.tool(toolbox)?.args([
+    let tool = spec.listener(toolbox)?.args([
         "-filter_complex",
         &graph,
         "-map",
@@ -110,20 +122,25 @@ async fn measure(
         "null",
         "-",
     ]);
-    metered(spec.keeping_the_clock(tool), &|_| {}, cancel).await
+    Ok(metered(toolbox, spec, tool, &|_| {}, cancel).await?.0)
 }
 
-/// The meter speaks at the level of information.
+/// Decodes the source into `tool`, whose meter speaks at the level of information.
 async fn metered(
+    toolbox: &Toolbox,
+    spec: &SoundtrackSpec<'_>,
     tool: Tool,
     on_progress: &(dyn Fn(Progress) + Sync),
     cancel: &CancellationToken,
-) -> Result<Metered> {
-    let finished = tool.start(cancel)?.finish_watched(on_progress).await?;
-    meter::parse(&finished.stderr_tail).ok_or_else(|| {
+) -> Result<(Metered, Given)> {
+    let decoding = Decoding::start(toolbox, spec, cancel)?;
+    let finish = async |running: Running| running.finish_watched(on_progress).await;
+    let (finished, given) = decoding.into(|samples| tool.stdin(samples).start(cancel), finish).await?;
+    let metered = meter::parse(&finished.stderr_tail).ok_or_else(|| {
         let at = At::new(STEP, "FFmpeg's meter said nothing").with_stderr(finished.stderr_tail.clone());
         MediaError::unexpected(at)
-    })
+    })?;
+    Ok((metered, given))
 }
 
 fn encoder(codec: AudioCodec) -> &'static str {
@@ -135,23 +152,48 @@ fn encoder(codec: AudioCodec) -> &'static str {
 
 impl SoundtrackSpec<'_> {
     fn sound(&self) -> Result<String> {
-        let index = self.probe.audio().map_or(0, |audio| audio.index);
-        Ok(sound_graph(index, self.layout(), self.ticks(self.duration)?))
+        Ok(sound_graph(self.layout(), self.ticks(self.duration)?))
+    }
+
+    /// How much of what was heard from the film's zero on is silence that stands for something else. Sound that begins
+    /// late is preceded by silence of its own.
+    fn filled_us(&self, heard_us: u64, given_us: u64) -> u64 {
+        let begins_us =
+            self.probe.audio().map_or(0, |audio| audio.start_us.saturating_sub(self.probe.start_us));
+        let late_us = u64::try_from(begins_us).unwrap_or(0).saturating_sub(self.zero_us);
+        heard_us.saturating_sub(given_us).saturating_sub(late_us)
+    }
+
+    /// A program that hears the decoded source, and writes into the folder.
+    fn listener(&self, toolbox: &Toolbox) -> Result<Tool> {
+        let folder = std::path::absolute(self.folder)
+            .map_err(|error| MediaError::io(STEP, "the folder has no path", &error))?;
+        Ok(toolbox
+            .tool(Program::Ffmpeg, STEP)?
+            .args(["-v", "info", "-copyts", "-protocol_whitelist", "pipe", "-format_whitelist", "nut"])
+            .args(["-f", "nut", "-i", "pipe:0"])
+            .scratch(folder)
+            .stdout(Output::Progress)
+            .limits(ToolLimits::for_media(self.play_time())))
+    }
+
+    fn play_time(&self) -> Duration {
+        let us = self.duration.scale(1_000_000).and_then(|us| u64::try_from(us).ok());
+        Duration::from_micros(us.unwrap_or(0))
     }
 
     /// In formats whose clocks may jump, FFmpeg counts from the earliest stream that is used (5.1 and since), which would
-    /// move sound that begins late to the film's zero. So the picture is used too, for nothing.
-    fn keeping_the_clock(&self, tool: Tool) -> Tool {
-        match self.probe.format {
-            Format::MpegTs | Format::Ogg if !self.probe.video_streams.is_empty() => {
-                tool.args(["-map", "0:v?", "-c:v", "copy", "-f", "null", "-"])
-            }
-            _ => tool,
+    /// move sound that begins late to the film's zero. So all streams are used, for nothing.
+    pub(super) fn keeping_the_clock(&self, tool: Tool) -> Tool {
+        if self.probe.format.clock_may_jump() {
+            tool.args(CLOCK_STREAMS).args(["-f", "null", "-"])
+        } else {
+            tool
         }
     }
 
     /// Only what every player's decoder knows by number.
-    fn layout(&self) -> &'static str {
+    pub(super) fn layout(&self) -> &'static str {
         match self.channel_count() {
             1 => "mono",
             6 => "5.1",
@@ -168,25 +210,19 @@ impl SoundtrackSpec<'_> {
         }
     }
 
-    fn tool(&self, toolbox: &Toolbox) -> Result<Tool> {
+    /// A program that reads the source from the film's zero on.
+    pub(super) fn source_tool(&self, toolbox: &Toolbox) -> Result<Tool> {
         let source = std::path::absolute(self.source)
             .map_err(|error| MediaError::io(STEP, "the input has no path", &error))?;
-        let folder = std::path::absolute(self.folder)
-            .map_err(|error| MediaError::io(STEP, "the folder has no path", &error))?;
-        let mut tool = toolbox.tool(Program::Ffmpeg, STEP)?.args(["-v", "info"]);
+        let mut tool = toolbox.tool(Program::Ffmpeg, STEP)?;
         if self.zero_us > 0 {
             tool = tool.args(["-ss", &format!("{}us", self.zero_us)]);
         }
-        let duration = Duration::from_micros(
-            self.duration.scale(1_000_000).and_then(|us| u64::try_from(us).ok()).unwrap_or(0),
-        );
         Ok(tool
             // A little more than needed: the graph cuts to the sample.
-            .args(["-t", &format!("{}us", (duration + Duration::from_secs(1)).as_micros())])
+            .args(["-t", &format!("{}us", (self.play_time() + Duration::from_secs(1)).as_micros())])
             .args(input_args(&source, self.probe.format, self.limits)?)
             .readable(&source)
-            .scratch(folder)
-            .stdout(Output::Progress)
-            .limits(ToolLimits::for_media(duration)))
+            .limits(ToolLimits { file_size_bytes: Some(0), ..ToolLimits::for_media(self.play_time()) }))
     }
 }

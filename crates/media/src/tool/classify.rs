@@ -117,6 +117,8 @@ const WORDS: &[(&str, Verdict)] = &[
     // With `-xerror`. A demuxer marks a packet as corrupt when the file ended inside it.
     ("corrupt input packet in stream", Verdict::Never(InputProblem::Truncated)),
     ("corrupt decoded frame in stream", Verdict::Never(InputProblem::Corrupt)),
+    // Of FFmpeg 7, and only when it gives up.
+    ("Error processing packet in decoder", Verdict::Never(InputProblem::Corrupt)),
     ("ould not find codec parameters", Verdict::Never(InputProblem::Corrupt)),
     ("Cannot determine format of input stream", Verdict::Never(InputProblem::Corrupt)),
     ("Error while opening decoder for input stream", Verdict::Never(InputProblem::Corrupt)),
@@ -260,6 +262,12 @@ mod tests {
             (exit_1, "Error while decoding stream #0:1: Invalid argument", "input_corrupt", false),
             (exit_1, "Decoder (codec none) not found for input stream #0:0", "input_unsupported", false),
             (exit_1, "Error while decoding stream #0:1: Cannot allocate memory", "out_of_memory", true),
+            (
+                187 << 8,
+                "[dec:png @ 0x5] Error processing packet in decoder: Generic…",
+                "input_corrupt",
+                false,
+            ),
             (183 << 8, "", "input_corrupt", false),
             (228 << 8, "", "disk_full", true),
             (9, "", "killed", true),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
+use super::path_text;
 use crate::error::{At, MediaError, Result};
 
 /// How children are confined.
@@ -26,10 +27,13 @@ pub struct Rules {
     /// The process that starts it, and must not be outlived.
     pub parent_pid: u32,
     /// What will be executed.
+    #[serde(with = "path_text::one")]
     pub program: PathBuf,
     /// May be read and written.
+    #[serde(with = "path_text::maybe")]
     pub scratch: Option<PathBuf>,
     /// May be read.
+    #[serde(with = "path_text::many")]
     pub readable: Vec<PathBuf>,
     /// Names of the variables that the child gets to see.
     pub variables: Vec<String>,
@@ -60,7 +64,7 @@ impl Confinement {
                 let json = serde_json::to_string(rules).map_err(|error| {
                     MediaError::unexpected(At::new(
                         step.to_owned(),
-                        format!("a path cannot be passed on: {error}"),
+                        format!("the rules cannot be passed on: {error}"),
                     ))
                 })?;
                 let mut command = Command::new(program);

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::group::{self, Group, LeaderExit};
+use super::log::{LogLine, LogParser, LogReader};
 use super::progress::{Line, Progress, ProgressParser};
 use super::spawn::{self, Anchor};
 use super::stderr::{Tail, each_line};
@@ -157,7 +158,7 @@ pub(super) fn start(tool: Tool, cancel: &CancellationToken) -> Result<Running> {
     }
     let mut command = tool.command()?;
     let memory_bytes = tool.memory_bytes();
-    let Tool { program, step, stdin, stdout, progress_on_stderr, limits, confinement, .. } = tool;
+    let Tool { program, step, stdin, stdout, progress_on_stderr, log_reader, limits, confinement, .. } = tool;
     let collect = Collect::of(&stdout);
     command.stdin(stdin).stdout(stdout).stderr(std::process::Stdio::piped());
     let failed = |error: std::io::Error| {
@@ -189,12 +190,13 @@ pub(super) fn start(tool: Tool, cancel: &CancellationToken) -> Result<Running> {
     let collected = Collected::default();
     let mut readers = JoinSet::new();
     if let Some(stderr) = child.stderr.take() {
+        let log = log_reader.map(|reader| Log { reader, activity: activity.clone() });
         let parser = match program {
             Started::OfUser => Some(ProgressParser::of_fractions()),
             Started::Tool(_) => progress_on_stderr.then(ProgressParser::default),
         };
         let reported = parser.map(|parser| (parser, reports.clone()));
-        readers.spawn(collected.clone().read_stderr(stderr, reported));
+        readers.spawn(collected.clone().read_stderr(stderr, reported, log));
     }
     match collect {
         Collect::Nothing => {}
@@ -273,6 +275,29 @@ async fn read_progress(stdout: ChildStdout, reports: Reports) {
     .await;
 }
 
+/// Somebody who reads a child's log. They are told of its end even when the reading is given up.
+#[derive(Debug)]
+struct Log {
+    reader: Arc<dyn LogReader>,
+    activity: Activity,
+}
+
+impl Log {
+    /// What is to be kept of a line.
+    fn take(&self, line: LogLine<'_>) -> Option<String> {
+        if self.reader.line(line) {
+            self.activity.advanced();
+        }
+        (!line.is_info).then(|| line.plain())
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.reader.ended();
+    }
+}
+
 /// What the readers have gathered so far.
 #[derive(Debug, Clone, Default)]
 struct Collected {
@@ -286,7 +311,9 @@ impl Collected {
         self,
         stderr: impl AsyncRead + Unpin,
         mut reported: Option<(ProgressParser, Reports)>,
+        log: Option<Log>,
     ) {
+        let mut levels = LogParser::default();
         each_line(stderr, |line| {
             let parsed = match &mut reported {
                 Some((parser, _)) => parser.line(line),
@@ -294,11 +321,18 @@ impl Collected {
             };
             match (parsed, &reported) {
                 (Line::Block(block), Some((_, reports))) => reports.publish(block),
-                (Line::NotProgress, _) => self.tail.lock().unwrap_or_else(PoisonError::into_inner).push(line),
+                (Line::NotProgress, _) => match &log {
+                    Some(log) => log.take(levels.line(line)).into_iter().for_each(|kept| self.keep(&kept)),
+                    None => self.keep(line),
+                },
                 (Line::Part | Line::Block(_), _) => {}
             }
         })
         .await;
+    }
+
+    fn keep(&self, line: &str) {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
     async fn read_stdout(self, stdout: ChildStdout, max_bytes: usize) {

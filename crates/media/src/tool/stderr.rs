@@ -43,30 +43,50 @@ impl Tail {
     }
 }
 
-/// Gives every line to `take`: cut to a bound and free of control characters, which could forge lines of a log or
-/// command a terminal. Carriage returns end lines too.
+/// Gives every line to `take`.
 pub(super) async fn each_line(source: impl AsyncRead + Unpin, mut take: impl FnMut(&str)) {
-    let mut reader = BufReader::new(source);
-    let mut line: Vec<u8> = Vec::with_capacity(LINE_MAX_BYTES);
-    loop {
-        let consumed = match reader.fill_buf().await {
-            Ok([]) | Err(_) => break,
-            Ok(bytes) => {
-                for &byte in bytes {
-                    if byte == b'\n' || byte == b'\r' {
-                        take(&shown(&line));
-                        line.clear();
-                    } else if line.len() < LINE_MAX_BYTES {
-                        line.push(byte);
-                    }
-                }
-                bytes.len()
-            }
-        };
-        reader.consume(consumed);
+    let mut lines = Lines::of(source);
+    while let Some(line) = lines.next().await {
+        take(&line);
     }
-    if !line.is_empty() {
-        take(&shown(&line));
+}
+
+/// The lines of a child: cut to a bound and free of control characters, which could forge lines of a log or command a
+/// terminal. Carriage returns end lines too.
+#[derive(Debug)]
+pub(crate) struct Lines<R> {
+    reader: BufReader<R>,
+    line: Vec<u8>,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    pub(crate) fn of(source: R) -> Self {
+        Self { reader: BufReader::new(source), line: Vec::with_capacity(LINE_MAX_BYTES) }
+    }
+
+    pub(crate) async fn next(&mut self) -> Option<String> {
+        loop {
+            let bytes = match self.reader.fill_buf().await {
+                Ok([]) | Err(_) => break,
+                Ok(bytes) => bytes,
+            };
+            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let part = &bytes[..end.unwrap_or(bytes.len())];
+            let room = LINE_MAX_BYTES - self.line.len();
+            self.line.extend_from_slice(&part[..part.len().min(room)]);
+            let consumed = part.len() + usize::from(end.is_some());
+            self.reader.consume(consumed);
+            if end.is_some() {
+                return Some(self.take_line());
+            }
+        }
+        (!self.line.is_empty()).then(|| self.take_line())
+    }
+
+    fn take_line(&mut self) -> String {
+        let line = shown(&self.line);
+        self.line.clear();
+        line
     }
 }
 

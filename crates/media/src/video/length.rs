@@ -1,5 +1,6 @@
 //! How long the streams of a file really are, where its container's word is not exact.
 
+mod gaps;
 mod packets;
 
 use std::path::Path;
@@ -8,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::limits::Limits;
-use crate::probe::{Probe, VideoStream};
+use crate::probe::{AudioStream, Probe, VideoStream};
 use crate::rational::Rational;
+use crate::sniff::Class;
 use crate::tool::Toolbox;
 
 use packets::{Span, Spans, read_packets};
@@ -39,11 +41,15 @@ pub async fn with_measured_length(
     limits: &Limits,
     cancel: &CancellationToken,
 ) -> Result<Probe> {
-    if probe.video().is_none_or(|video| is_exact(&probe, video)) {
+    let is_picture = probe.format.class() == Class::Image;
+    if is_picture || probe.video().is_none_or(|video| is_exact(&probe, video)) {
         return Ok(probe);
     }
     let streams = read_packets(toolbox, path, &probe, limits, cancel).await?;
-    refuse_truncated(&probe, &streams)?;
+    // Where clocks may jump, what is told is only the difference between the last time and the first.
+    if !probe.format.clock_may_jump() {
+        refuse_truncated(&probe, &streams)?;
+    }
     let measured = correct(probe, &streams)?;
     limits.check(&measured)?;
     Ok(measured)
@@ -86,7 +92,7 @@ fn correct(mut probe: Probe, spans: &Spans) -> Result<Probe> {
     video.frame_count = Some(span.packets);
     let frames = i64::try_from(span.packets).unwrap_or(i64::MAX);
     if let Some(pace) = Rational::new(frames.saturating_mul(1_000_000), duration_us) {
-        let burst_us = burst_gap_us(&span.times_us);
+        let burst_us = span.gaps.burst_us();
         video.is_vfr = burst_us.is_some_and(|gap_us| is_uneven(gap_us, span.pace_us()));
         video.base_fps = match (burst_us, video.base_fps) {
             (Some(gap_us), _) if video.is_vfr => rate_of_gap(gap_us).or(Some(pace)),
@@ -98,8 +104,19 @@ fn correct(mut probe: Probe, spans: &Spans) -> Result<Probe> {
     let end_us = span.first_us.saturating_add(duration_us);
     let longest_us = spans.values().map(Span::end_us).max().unwrap_or(end_us).max(end_us);
     let whole_us = u64::try_from(longest_us.saturating_sub(probe.start_us)).ok();
+    if probe.format.clock_may_jump() {
+        probe.duration_us = whole_us;
+        probe.audio_streams.iter_mut().for_each(|audio| correct_sound(audio, spans));
+    }
     probe.duration_us = probe.duration_us.or(whole_us);
     Ok(probe)
+}
+
+fn correct_sound(audio: &mut AudioStream, spans: &Spans) {
+    if let Some(span) = spans.get(&audio.index) {
+        audio.start_us = span.first_us;
+        audio.duration_us = Some(span.duration_us().unsigned_abs());
+    }
 }
 
 /// Whether frames come much faster at times than they do on average.
@@ -112,16 +129,6 @@ fn is_same_gap(told: Rational, gap_us: i64) -> bool {
     (1e6 / told.as_f64() - gap_us as f64).abs() <= ROUNDING_US as f64
 }
 
-/// The gap between frames where they come fast: one in ten stays below it.
-fn burst_gap_us(times_us: &[i64]) -> Option<i64> {
-    let mut times_us = times_us.to_vec();
-    times_us.sort_unstable();
-    let mut gaps_us: Vec<i64> =
-        times_us.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).filter(|gap| *gap > 0).collect();
-    gaps_us.sort_unstable();
-    gaps_us.get(gaps_us.len() / 10).copied()
-}
-
 /// The usual rate that a gap stands for, or its own.
 fn rate_of_gap(gap_us: i64) -> Option<Rational> {
     let error_us = |rate: &&i64| (1_000_000 / **rate - gap_us).abs();
@@ -131,7 +138,15 @@ fn rate_of_gap(gap_us: i64) -> Option<Rational> {
 
 #[cfg(test)]
 mod tests {
+    use super::gaps::Gaps;
     use super::*;
+
+    fn burst_gap_us(times_us: &[i64]) -> Option<i64> {
+        let mut gaps = Gaps::default();
+        times_us.iter().for_each(|us| gaps.take(*us));
+        gaps.end();
+        gaps.burst_us()
+    }
 
     #[test]
     fn the_rate_of_bursts_is_found_among_pauses() {

@@ -10,11 +10,12 @@ use std::time::Duration;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::folder::{Folder, OpenFolder};
 use super::fragment::{self, Expected};
 use super::pump::{self, Pumped};
 use super::seek::seek_point;
-use super::{InitFile, RangeEvent, RangeJob, RangeProgress, STEP, SegmentDone, SegmentFile};
-use crate::digest::sha256_hex;
+use super::witness::Witness;
+use super::{RangeEvent, RangeJob, RangeProgress, STEP, SegmentDone, SegmentFile};
 use crate::error::{At, InputProblem, MediaError, Result};
 use crate::plan::{DecodeInputs, DecodeSpan, SegmentRange, VideoPlan};
 use crate::sniff::Format;
@@ -25,6 +26,9 @@ const MAX_FINISHING: usize = 2;
 const TELL_EVERY: Duration = Duration::from_millis(500);
 /// A bound against a mad encoder; a segment of the highest rung has some megabytes.
 const SEGMENT_MAX_BYTES: u64 = 1 << 30;
+
+/// How much further back a decoder begins that found nothing to show where it began; more each time.
+const SEEK_STEP_US: u64 = 10_000_000;
 
 /// FFmpeg allocates every raw frame anew, and the C library would get its pages from the kernel and give them back each
 /// time. Keeping them halved an encoder's system time (0.35 s to 0.17 s for two seconds of 1080p). Huge pages
@@ -39,6 +43,13 @@ pub(super) struct Run<'a> {
     pub(super) mark_format: Option<Format>,
     pub(super) segments: SegmentRange,
     pub(super) cancel: &'a CancellationToken,
+}
+
+/// The decoder of a run, its frames, and whoever reads its log.
+struct Decoder {
+    running: Running,
+    frames: OwnedFd,
+    witness: Arc<Witness>,
 }
 
 /// An encoder that waits for frames or gets them.
@@ -61,9 +72,10 @@ impl Run<'_> {
         progress: &mut RangeProgress,
         tell: &mut (dyn FnMut(RangeEvent) + Send),
     ) -> Result<Vec<SegmentDone>> {
-        let (decoder, source) = self.start_decoder().await?;
+        let Decoder { running: decoder, frames: source, witness } = self.begin_decoding().await?;
         let source = Arc::new(source);
         let mut told = Told { progress, tell, made: Vec::new() };
+        let open = OpenFolder::at(self.job.folder);
         let mut finishing = JoinSet::new();
         let mut waiting = VecDeque::from([self.start_encoder(self.segments.start)?]);
         for segment in self.segments.segments() {
@@ -72,10 +84,14 @@ impl Run<'_> {
                 waiting.push_back(self.start_encoder(segment + 1)?);
             }
             let Some(encoder) = waiting.pop_front() else { break };
-            let alive =
-                [&encoder.running, &decoder].into_iter().chain(waiting.iter().map(|next| &next.running));
-            let fed =
-                Feed::start(&source, encoder.sink, self.pump_bytes(segment), alive.map(Running::activity));
+            let alive: Vec<Activity> = [&encoder.running, &decoder]
+                .into_iter()
+                .chain(waiting.iter().map(|next| &next.running))
+                .map(Running::activity)
+                .collect();
+            // An encoder has nothing to do while the decoder is still on its way to the run.
+            witness.keep_alive(alive.clone());
+            let fed = Feed::start(&source, encoder.sink, self.pump_bytes(segment), alive);
             let pumped = told.while_feeding(fed, self.frame_bytes(), &mut finishing).await?;
             let frames = match self.judge(segment, pumped) {
                 Fed::Frames(frames) => frames,
@@ -83,7 +99,8 @@ impl Run<'_> {
                 Fed::TooFew(frames) => return Err(self.too_few(decoder, segment, frames).await),
             };
             self.refuse_more(segment, pumped, &source).await?;
-            finishing.spawn(finish(encoder.running, encoder.outputs, self.expected(segment, frames)));
+            let facts = self.expected(segment, frames, open.folder());
+            finishing.spawn(finish(encoder.running, encoder.outputs, facts, Arc::clone(&witness)));
             while finishing.len() >= MAX_FINISHING {
                 told.one_finished(&mut finishing).await?;
             }
@@ -91,28 +108,59 @@ impl Run<'_> {
         while !finishing.is_empty() {
             told.one_finished(&mut finishing).await?;
         }
-        decoder.finish().await?;
+        if self.job.plan.grid.is_last(self.segments.end - 1) {
+            decoder.finish().await?;
+        }
+        witness.require_sound(self.job.plan)?;
         told.made.sort_by_key(|segment| segment.segment);
         Ok(told.made)
     }
 
-    async fn start_decoder(&self) -> Result<(Running, OwnedFd)> {
+    /// A decoder that has come to the run. Should it have found nothing but broken packets where it was sent to, another
+    /// one begins further back: what is on display when the run begins must not depend on where it was cut.
+    async fn begin_decoding(&self) -> Result<Decoder> {
         let RangeJob { plan, source, limits, .. } = *self.job;
         let first_frame = plan.grid.first_frame(self.segments.start);
-        let seek_us = seek_point(self.toolbox, plan, source, first_frame, limits, self.cancel).await?;
+        let mut seek_us = seek_point(self.toolbox, plan, source, first_frame, limits, self.cancel).await?;
+        let mut step_us = SEEK_STEP_US;
+        loop {
+            let decoder = self.start_decoder(seek_us)?;
+            let Some(sought_us) = seek_us else { return Ok(decoder) };
+            if decoder.witness.began_in_time().await {
+                return Ok(decoder);
+            }
+            seek_us = sought_us.checked_sub(step_us).filter(|us| *us > 0);
+            step_us = step_us.saturating_mul(4);
+        }
+    }
+
+    fn start_decoder(&self, seek_us: Option<u64>) -> Result<Decoder> {
+        let RangeJob { plan, source, limits, .. } = *self.job;
+        let first_frame = plan.grid.first_frame(self.segments.start);
         let span = DecodeSpan { seek_us, first_frame, frames: self.decoder_frames() };
         let inputs = DecodeInputs { source, mark_format: self.mark_format };
-        let (reader, writer) = pump::wide_pipe().map_err(cannot("a pipe cannot be made"))?;
+        let (frames, writer) = pump::wide_pipe().map_err(cannot("a pipe cannot be made"))?;
+        let witness = Arc::new(Witness::new(plan, self.segments));
         let mut tool = self
             .ffmpeg()?
+            .log_reader(Arc::clone(&witness) as _)
             .args(plan.decoder_args(&inputs, &span, limits)?)
             .readable(source)
             .stdout(Output::Into(writer))
-            .limits(ToolLimits { file_size_bytes: Some(0), ..self.tool_limits(span.frames) });
+            .limits(ToolLimits { file_size_bytes: Some(0), ..self.decoder_limits(&span) });
         if let Some(mark) = &plan.picture.mark {
             tool = tool.readable(&mark.image);
         }
-        Ok((tool.start(self.cancel)?, reader))
+        Ok(Decoder { running: tool.start(self.cancel)?, frames, witness })
+    }
+
+    /// In proportion to all that must be decoded, and not only to what is made of it.
+    fn decoder_limits(&self, span: &DecodeSpan) -> ToolLimits {
+        let timeline = &self.job.plan.timeline;
+        let until_us = timeline.time_us(span.first_frame + span.frames);
+        let from_us = timeline.origin_us.saturating_neg().saturating_add_unsigned(span.seek_us.unwrap_or(0));
+        let decoded_us = until_us.saturating_sub(u64::try_from(from_us).unwrap_or(0));
+        ToolLimits { stall: Some(self.job.stall), ..ToolLimits::for_media(Duration::from_micros(decoded_us)) }
     }
 
     /// At the end of the stream one frame more than may be used: its absence shows that the end was reached.
@@ -159,7 +207,8 @@ impl Run<'_> {
     }
 
     fn tool_limits(&self, frames: u64) -> ToolLimits {
-        ToolLimits::for_media(Duration::from_micros(self.job.plan.timeline.time_us(frames)))
+        let duration = Duration::from_micros(self.job.plan.timeline.time_us(frames));
+        ToolLimits { stall: Some(self.job.stall), ..ToolLimits::for_media(duration) }
     }
 
     fn allowed(&self, segment: u32) -> Allowed {
@@ -230,12 +279,13 @@ impl Run<'_> {
         Err(MediaError::bad_input(InputProblem::Corrupt, At::new(STEP, what)))
     }
 
-    fn expected(&self, segment: u32, frames: u64) -> SegmentFacts {
+    fn expected(&self, segment: u32, frames: u64, folder: Arc<Folder>) -> SegmentFacts {
         let VideoPlan { grid, timeline, rungs, .. } = self.job.plan;
         SegmentFacts {
             segment,
             rungs: rungs.iter().map(|rung| rung.name.clone()).collect(),
-            folder: self.job.folder.to_owned(),
+            folder,
+            end_frame: grid.first_frame(segment) + frames,
             expected: Expected {
                 frames: u32::try_from(frames).unwrap_or(u32::MAX),
                 start_ticks: timeline.ticks(grid.first_frame(segment)),
@@ -259,15 +309,9 @@ struct Feed {
 }
 
 impl Feed {
-    fn start(
-        source: &Arc<OwnedFd>,
-        sink: OwnedFd,
-        bytes: u64,
-        alive: impl Iterator<Item = Activity>,
-    ) -> Self {
+    fn start(source: &Arc<OwnedFd>, sink: OwnedFd, bytes: u64, alive: Vec<Activity>) -> Self {
         let moved_bytes = Arc::new(AtomicU64::new(0));
-        let (source, moved, alive) =
-            (Arc::clone(source), Arc::clone(&moved_bytes), alive.collect::<Vec<_>>());
+        let (source, moved) = (Arc::clone(source), Arc::clone(&moved_bytes));
         // The sink is dropped at the end: that is the encoder's end of file.
         let thread = tokio::task::spawn_blocking(move || pump::pump(&source, &sink, bytes, &moved, &alive));
         Self { thread, moved_bytes }
@@ -332,17 +376,27 @@ impl Told<'_> {
 struct SegmentFacts {
     segment: u32,
     rungs: Vec<String>,
-    folder: PathBuf,
+    folder: Arc<Folder>,
+    /// The one behind its last.
+    end_frame: u64,
     expected: Expected,
 }
 
-async fn finish(encoder: Running, outputs: Vec<PathBuf>, facts: SegmentFacts) -> Result<SegmentDone> {
+async fn finish(
+    encoder: Running,
+    outputs: Vec<PathBuf>,
+    facts: SegmentFacts,
+    witness: Arc<Witness>,
+) -> Result<SegmentDone> {
     encoder.finish().await?;
+    witness.reached(facts.end_frame).await;
+    let damaged_frames = witness.damaged_frames(facts.segment);
     blocking(move || {
         let files = facts.rungs.iter().zip(&outputs).map(|(rung, output)| facts.store(rung, output));
         Ok(SegmentDone {
             segment: facts.segment,
             frames: facts.expected.frames,
+            damaged_frames,
             files: files.collect::<Result<_>>()?,
         })
     })
@@ -355,8 +409,8 @@ impl SegmentFacts {
         let parts = fragment::take_apart(output, &self.expected)
             .map_err(|wrong| wrong.of_output(STEP, format_args!("segment {} of {rung}", self.segment)))?;
         let name = file_name(self.segment, rung);
-        let init = self.put(&format!("init-{rung}.mp4"), &format!("{name}.init.part"), &parts.init)?;
-        let media = self.put(&format!("{name}.m4s"), &format!("{name}.media.part"), &parts.media)?;
+        let init = self.folder.put(&format!("init-{rung}.mp4"), &format!("{name}.init.part"), &parts.init)?;
+        let media = self.folder.put(&format!("{name}.m4s"), &format!("{name}.media.part"), &parts.media)?;
         std::fs::remove_file(output).map_err(cannot("a segment cannot be removed"))?;
         Ok(SegmentFile {
             rung: rung.to_owned(),
@@ -365,15 +419,6 @@ impl SegmentFacts {
             sha256: media.sha256,
             init,
         })
-    }
-
-    /// Whole or not at all.
-    fn put(&self, name: &str, part: &str, content: &[u8]) -> Result<InitFile> {
-        let (path, part) = (self.folder.join(name), self.folder.join(part));
-        std::fs::write(&part, content).map_err(cannot("a segment cannot be written"))?;
-        std::fs::rename(&part, &path).map_err(cannot("a segment cannot be named"))?;
-        let sha256 = sha256_hex(content);
-        Ok(InitFile { path, bytes: content.len() as u64, sha256 })
     }
 }
 

@@ -37,35 +37,37 @@ pub(super) async fn seek_point(
 ) -> Result<Option<u64>> {
     let time_us = |frame: u64| i64::try_from(plan.timeline.time_us(frame)).unwrap_or(i64::MAX);
     let shown_us = plan.timeline.origin_us.saturating_add(time_us(first_frame));
-    let lead_us = time_us(u64::from(plan.lead_frames)) + time_us(1) / 2;
+    let lead_us = time_us(u64::from(plan.lead_frames)).saturating_add(time_us(1) / 2);
     // Deinterlacing looks at the frame before.
-    let needed_us = if plan.picture.deinterlace { shown_us - time_us(2) } else { shown_us };
+    let needed_us = if plan.picture.deinterlace { shown_us.saturating_sub(time_us(2)) } else { shown_us };
     let key_frames = match plan.format {
         Format::Mp4 if plan.is_seekable && first_frame > 0 => {
             mp4_key_frames(source, plan.stream_index).await?
         }
         _ => None,
     };
-    let mut seek_us = shown_us - lead_us;
+    let mut seek_us = shown_us.saturating_sub(lead_us);
     let mut step_us = FIRST_STEP_US.cast_signed();
     for _ in 0..MAX_LOOKS {
-        if !plan.is_seekable || seek_us <= 0 || seek_us + plan.container_start_us < 0 {
+        let at_us = seek_us.saturating_add(plan.container_start_us);
+        if !plan.is_seekable || seek_us <= 0 || at_us < 0 {
             return Ok(None);
         }
         let packet = match &key_frames {
-            Some(key_frames) => found_by_a_seek(key_frames, seek_us + plan.container_start_us),
-            None => first_packet(toolbox, plan, source, seek_us, limits, cancel).await?,
+            Some(key_frames) => found_by_a_seek(key_frames, at_us),
+            None => first_packet(toolbox, plan, source, at_us, limits, cancel).await?,
         };
         let Some(packet) = packet else {
             // Nothing can be read there: the decoder will find that out and say how.
             return Ok(u64::try_from(seek_us).ok());
         };
-        let is_early_enough = packet.pts_us.is_some_and(|us| us - plan.container_start_us <= needed_us);
+        let from_start = |us: i64| us.saturating_sub(plan.container_start_us);
+        let is_early_enough = packet.pts_us.is_some_and(|us| from_start(us) <= needed_us);
         if packet.is_key && is_early_enough {
             return Ok(u64::try_from(seek_us).ok());
         }
-        let before_it = packet.dts_us.map_or(i64::MAX, |us| us - plan.container_start_us - 1_000);
-        seek_us = (seek_us - step_us).min(before_it);
+        let before_it = packet.dts_us.map_or(i64::MAX, |us| from_start(us).saturating_sub(1_000));
+        seek_us = seek_us.saturating_sub(step_us).min(before_it);
         step_us = step_us.saturating_mul(3);
     }
     Ok(None)
@@ -74,7 +76,7 @@ pub(super) async fn seek_point(
 /// The key frame that a seek to that time of the file finds, or one before it: FFmpeg goes back a little further where
 /// pictures are reordered. So the latest of all that might be found is what counts.
 fn found_by_a_seek(key_frames: &[KeyFrame], at_us: i64) -> Option<Packet> {
-    let reached = key_frames.partition_point(|key| key.decode_us <= at_us + ROUNDING_US);
+    let reached = key_frames.partition_point(|key| key.decode_us <= at_us.saturating_add(ROUNDING_US));
     let before = &key_frames[..reached.max(1).min(key_frames.len())];
     let pts_us = before.iter().map(|key| key.shown_us).max();
     before.last().map(|key| Packet { pts_us, dts_us: Some(key.decode_us), is_key: true })
@@ -104,11 +106,10 @@ async fn first_packet(
     toolbox: &Toolbox,
     plan: &VideoPlan,
     source: &Path,
-    seek_us: i64,
+    at_us: i64,
     limits: &Limits,
     cancel: &CancellationToken,
 ) -> Result<Option<Packet>> {
-    let at_us = (seek_us + plan.container_start_us).max(0);
     let interval = format!("{}.{:06}%+#1", at_us / 1_000_000, at_us % 1_000_000);
     let stream = plan.stream_index.to_string();
     let tool = toolbox

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::clips::{self, AAC, AUDIO, VIDEO, X264, probed};
+use crate::film;
 
 /// Four seconds of a tone at -23 dBFS on both sides, then as much at a twentieth of it.
 fn tones() -> PathBuf {
@@ -166,4 +167,51 @@ async fn a_silent_film_has_no_sound() {
 
     assert_eq!(error.code(), "input_no_such_stream");
     assert!(made(&clips::clip("tone.m4a", &[AUDIO, AAC].concat()), &AudioSpec::default()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_rendition_is_the_same_bytes_each_time_and_is_told_with_its_hash() {
+    let spec = AudioSpec { formats: all_formats(), ..AudioSpec::default() };
+
+    let (first, _first) = made(&tones(), &spec).await.unwrap();
+    let (second, _second) = made(&tones(), &spec).await.unwrap();
+
+    for (one, other) in first.renditions.iter().zip(&second.renditions) {
+        let told = film::lines_of("sha256sum", &[one.path.to_str().unwrap()]).remove(0);
+        assert_eq!(told.split_whitespace().next(), Some(one.sha256.as_str()), "{:?}", one.codec);
+        assert_eq!(one.sha256, other.sha256, "{:?}", one.codec);
+        assert_eq!(one.bytes, std::fs::metadata(&one.path).unwrap().len());
+    }
+}
+
+/// An encoder that exits with 0 and leaves half of its work.
+#[tokio::test]
+async fn a_rendition_that_lacks_sound_is_no_rendition() {
+    let (folder, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let lazy = folder.path().join("ffmpeg");
+    let real = clips::toolbox().path(telecine_media::Program::Ffmpeg).unwrap().display().to_string();
+    let script = format!(
+        "{real} \"$@\" || exit 1\nfor made in audio-0.*; do\n\
+         [ -e cut ] || truncate -s $(($(stat -c %s $made) / 2)) $made\ndone\ntouch cut\n"
+    );
+    clips::script(&lazy, &script);
+    let toolbox = clips::toolbox().with(telecine_media::Program::Ffmpeg, &lazy);
+    let (input, cancel) = (tones(), CancellationToken::new());
+    let probe = probed(&input).await.unwrap();
+    for codec in [AudioCodec::Aac, AudioCodec::Opus, AudioCodec::Mp3] {
+        let _ = std::fs::remove_file(scratch.path().join("cut"));
+        let spec = AudioSpec { formats: vec![format(codec, 96)], ..AudioSpec::default() };
+        let limits = Limits::default();
+
+        let made = make_audio(&toolbox, &input, &probe, &spec, &limits, scratch.path(), &cancel).await;
+
+        let error = made.unwrap_err();
+        assert_eq!((error.code(), error.is_retryable()), ("tool_failed", true), "{codec:?}: {error}");
+        std::fs::remove_file(scratch.path().join(match codec {
+            AudioCodec::Aac => "audio-0.m4a",
+            AudioCodec::Opus => "audio-0.opus",
+            AudioCodec::Mp3 => "audio-0.mp3",
+        }))
+        .unwrap();
+    }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
-use telecine_media::{Confinement, Limits, MediaError, Probe, Toolbox, probe};
+use telecine_media::{Confinement, Limits, MediaError, Probe, Program, Toolbox, probe};
 use tokio_util::sync::CancellationToken;
 
 /// Removed by the operating system's cleaning of its temporary folder: statics are never dropped.
@@ -58,8 +58,39 @@ pub(crate) fn ffmpeg(args: &[&str], output: &Path) {
     assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// A program of a few lines of shell. It is written by another process: a child that is started meanwhile would inherit
+/// the file as one that is being written to, which nobody may execute.
+pub(crate) fn script(path: &Path, lines: &str) {
+    let write = r#"printf %s "$1" > "$2" && chmod 755 "$2""#;
+    let done =
+        Command::new("sh").args(["-c", write, "sh", &format!("#!/bin/sh\n{lines}")]).arg(path).status();
+    assert!(done.unwrap().success());
+}
+
 pub(crate) fn toolbox() -> Toolbox {
-    Toolbox::from_path(Confinement::None)
+    toolbox_of(Confinement::None)
+}
+
+/// The programs in `PATH`, with another FFmpeg where `TELECINE_TEST_FFMPEG` names one (`make test-ffmpeg-7`). Clips are
+/// made by the one in `PATH` all the same.
+pub(crate) fn toolbox_of(confinement: Confinement) -> Toolbox {
+    let toolbox = Toolbox::from_path(confinement);
+    match std::env::var_os("TELECINE_TEST_FFMPEG") {
+        Some(ffmpeg) => toolbox.with(Program::Ffmpeg, ffmpeg),
+        None => toolbox,
+    }
+}
+
+/// The second FFmpeg, if `scripts/fetch-ffmpeg-7` could get it. Not every machine has a build of it.
+pub(crate) fn ffmpeg_7() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+    let ffmpeg = cache.join("telecine-tools/ffmpeg-7/ffmpeg");
+    if !ffmpeg.is_file() {
+        eprintln!("left out: {} is not there (make setup)", ffmpeg.display());
+        return None;
+    }
+    Some(ffmpeg)
 }
 
 pub(crate) async fn probed(path: &Path) -> Result<Probe, MediaError> {

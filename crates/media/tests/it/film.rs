@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use telecine_media::{
-    MediaFacts, MediaSegment, Presentation, Rational, SegmentFact, Track, VideoRendition, read_init,
-    read_segment,
+    MadeRendition, MediaFacts, MediaSegment, Presentation, Rational, SegmentFact, SegmentHashes, Track,
+    VideoRendition, read_init, read_segment,
 };
 
 use crate::clips;
@@ -47,6 +47,21 @@ impl Rung {
         let segments = self.segments.iter().zip(self.read());
         let segments = segments.map(|(path, segment)| SegmentFact::of(uri(path), &segment)).collect();
         MediaFacts::of(&self.track(), uri(&self.init), segments)
+    }
+}
+
+/// A rendition that is told of with the bytes that its files have now.
+pub(crate) fn made(name: &str, init: &Path, segments: &[PathBuf]) -> MadeRendition {
+    use sha2::{Digest, Sha256};
+    let sha256 = |path: &Path| -> String {
+        Sha256::digest(std::fs::read(path).unwrap()).iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let hashes = |path: &PathBuf| SegmentHashes { sha256: sha256(path), init_sha256: sha256(init) };
+    MadeRendition {
+        name: name.to_owned(),
+        init: init.to_owned(),
+        segments: segments.to_vec(),
+        hashes: segments.iter().map(hashes).collect(),
     }
 }
 

@@ -4,6 +4,7 @@
 mod bombs;
 mod boxes;
 mod broken;
+mod lies;
 mod mutants;
 mod references;
 

@@ -508,3 +508,72 @@ async fn a_helper_that_dies_takes_nobody_along() {
     let error = answer.unwrap_err();
     assert_eq!((error.code(), error.is_retryable(), error.step()), ("tool_failed", true, "images"));
 }
+
+/// Names are bytes to Linux, and text to libvips and to JSON.
+#[tokio::test]
+async fn a_name_that_is_no_text_is_a_name_like_others() {
+    use std::os::unix::ffi::OsStringExt;
+    let (folder, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let name = |bytes: &[u8]| folder.path().join(std::ffi::OsString::from_vec(bytes.to_vec()));
+    let (photo, film) = (name(b"photo\xff.png"), name(b"film\xff.mp4"));
+    std::fs::copy(clips::clip("named.png", &[clips::VIDEO, &["-frames:v", "1"]].concat()), &photo).unwrap();
+    std::fs::copy(clips::plain(), &film).unwrap();
+    let confined = crate::sandbox::toolbox().with(Program::VipsHelper, helper());
+    let (limits, cancel) = (Limits::default(), CancellationToken::new());
+    for toolbox in [confined, toolbox()] {
+        let variants = spec(vec![wide(100, &[ImageFormat::Jpeg])]);
+
+        let film = telecine_media::probe(&toolbox, &film, &limits, &cancel).await.unwrap();
+        let set =
+            make_images(&toolbox, &photo, Format::Png, &variants, &limits, scratch.path(), &cancel).await;
+
+        assert_eq!(film.video().map(|video| video.width), Some(320));
+        assert_eq!(set.unwrap().outputs[0].width, 100);
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1, "the output alone");
+    }
+}
+
+#[tokio::test]
+async fn pictures_that_ffmpeg_does_not_read_are_described_and_planned_for() {
+    let still = clips::clip("described.png", &[clips::VIDEO, &["-frames:v", "1"]].concat());
+    let (limits, cancel) = (Limits::default(), CancellationToken::new());
+    let capabilities = telecine_media::Capabilities::detect(&toolbox(), &cancel).await.unwrap();
+    let recipe = serde_json::from_str(r#"{"images": {}}"#).unwrap();
+    for (name, format) in [("described.avif", Format::Avif), ("described.heic", Format::Heic)] {
+        let options = if format == Format::Heic { "[compression=hevc]" } else { "" };
+        let path = clips::made(name, |path| {
+            vips(&["copy"], &[&still, Path::new(&format!("{}{options}", path.display()))]);
+        });
+
+        let probe = telecine_media::probe(&toolbox(), &path, &limits, &cancel).await.unwrap();
+        let plan = telecine_media::plan(&recipe, &probe, &capabilities);
+
+        let video = probe.video().unwrap();
+        assert_eq!((probe.format, video.width, video.height), (format, 320, 180), "{name}");
+        assert!(plan.is_ok(), "{name}: {plan:?}");
+        let tools = toolbox();
+        let measured = telecine_media::with_measured_length(&tools, &path, probe.clone(), &limits, &cancel);
+        assert_eq!(measured.await.unwrap(), probe);
+        let small = Limits { image_side: 200, ..Limits::default() };
+        let error = telecine_media::probe(&toolbox(), &path, &small, &cancel).await.unwrap_err();
+        assert_eq!(error.code(), "input_too_large", "{name}");
+    }
+}
+
+/// libvips writes through mapped memory, so a full disk kills it. `/proc` has no block that is free.
+#[tokio::test]
+async fn a_crash_on_a_full_disk_is_told_as_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let dying = folder.path().join("telecine-vips");
+    clips::script(&dying, "kill -BUS $$\n");
+    let toolbox = clips::toolbox().with(Program::VipsHelper, &dying);
+    let photo = clips::clip("full.png", &[clips::VIDEO, &["-frames:v", "1"]].concat());
+    let (limits, cancel) = (Limits::default(), CancellationToken::new());
+
+    for (scratch, expected) in [(folder.path(), "tool_crashed"), (Path::new("/proc"), "disk_full")] {
+        let spec = ImageSpec::default();
+        let made = make_images(&toolbox, &photo, Format::Png, &spec, &limits, scratch, &cancel).await;
+
+        assert_eq!(made.unwrap_err().code(), expected);
+    }
+}

@@ -422,3 +422,28 @@ async fn cancelling_ends_it() {
 
     assert_eq!(answer.map(|_| ()).unwrap_err().code(), "cancelled");
 }
+
+/// Six seconds have no frame at the sixtieth: the last one is as near as can be.
+#[tokio::test]
+async fn a_poster_behind_the_end_is_the_last_frame() {
+    let poster = Some(PosterSpec { at_ms: Some(60_000), long_side: 160 });
+    let spec = PicturesSpec { poster, ..PicturesSpec::default() };
+    let input = colours("colours.mp4", &[]);
+    let mut overstated = probed(&input).await.unwrap();
+    overstated.duration_us = Some(3_600_000_000);
+    overstated.video_streams[0].duration_us = None;
+
+    let (pictures, _scratch) = taken(&input, &spec).await;
+    let (limits, scratch) = (Limits::default(), tempfile::tempdir().unwrap());
+    let cancel = CancellationToken::new();
+    let wrong =
+        make_pictures(&clips::toolbox(), &input, &overstated, &spec, &limits, scratch.path(), &cancel).await;
+
+    let poster = pictures.poster.unwrap().unwrap();
+    let length_us = i64::try_from(probed(&input).await.unwrap().duration_us.unwrap()).unwrap();
+    let at_us = i64::try_from(poster.at_us).unwrap();
+    assert!((length_us - 100_000..length_us).contains(&at_us), "{at_us} of {length_us}");
+    // Where the length is not the truth, it is the last of one for each second.
+    let at_us = i64::try_from(wrong.unwrap().poster.unwrap().unwrap().at_us).unwrap();
+    assert!((length_us - 1_100_000..length_us).contains(&at_us), "{at_us} of {length_us}");
+}

@@ -10,13 +10,14 @@ use telecine_media::{
 
 const WEB: &str = r#"{"video": {}}"#;
 
-const ENCODERS: &[&str] = &["libx264", "libx265", "libsvtav1", "aac", "h264_nvenc", "rawvideo"];
+const ENCODERS: &[&str] = &["libx264", "libx265", "libsvtav1", "aac", "h264_nvenc", "pcm_f32le", "rawvideo"];
 /// Of those that some plan needs.
 const FILTERS: &[&str] = &[
     "aformat",
     "anullsink",
     "apad",
     "aresample",
+    "asetpts",
     "asplit",
     "atrim",
     "bwdif",
@@ -33,6 +34,7 @@ const FILTERS: &[&str] = &[
     "setpts",
     "setsar",
     "settb",
+    "showinfo",
     "split",
     "tonemap",
     "transpose",

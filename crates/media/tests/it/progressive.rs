@@ -2,16 +2,12 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use telecine_media::{
-    Limits, MadeRendition, ProgressiveSpec, mp4_summary, progressive_from_segments, progressive_from_source,
+    Limits, ProgressiveSpec, mp4_summary, progressive_from_segments, progressive_from_source,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::clips::{self, AAC, X264};
 use crate::film::{self, seconds};
-
-fn made(name: &str, init: &Path, segments: &[std::path::PathBuf]) -> MadeRendition {
-    MadeRendition { name: name.to_owned(), init: init.to_owned(), segments: segments.to_vec() }
-}
 
 fn entries(path: &Path, entries: &str) -> Vec<String> {
     let args = ["-v", "error", "-show_entries", entries, "-of", "csv=p=0", path.to_str().unwrap()];
@@ -34,8 +30,8 @@ async fn segments_become_one_file_without_a_new_encode() {
     let fragments = ["-frag_duration", "2000000", "-movflags", "+empty_moov+default_base_moof+frag_discont"];
     clips::ffmpeg(&[&tone[..], &clock, &fragments].concat(), &whole);
     let sound = film::split(folder.path(), "sound", &whole);
-    let video = made("180p", &rung.init, &rung.segments);
-    let audio = made("audio", &sound.init, &sound.segments);
+    let video = film::made("180p", &rung.init, &rung.segments);
+    let audio = film::made("audio", &sound.init, &sound.segments);
     let (toolbox, cancel) = (clips::toolbox(), CancellationToken::new());
     let out = tempfile::tempdir().unwrap();
     let offset = seconds(film::OFFSET_SECONDS, 1);
@@ -120,4 +116,24 @@ async fn a_source_that_is_cut_anywhere_is_never_a_short_film() {
 
         assert_eq!(made.unwrap_err().code(), "input_truncated", "{tenth}");
     }
+}
+
+#[tokio::test]
+async fn a_segment_that_cannot_be_joined_is_not_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let rung = film::two_rungs(folder.path()).remove(0);
+    let (toolbox, cancel) = (clips::toolbox(), CancellationToken::new());
+    let out = tempfile::tempdir().unwrap();
+    let offset = seconds(film::OFFSET_SECONDS, 1);
+    // As FFmpeg sees it, there is no fragment; as its own atoms say, there is.
+    let mut bytes = std::fs::read(&rung.segments[1]).unwrap();
+    let moof = bytes.windows(4).position(|window| window == b"moof").unwrap();
+    bytes[moof..moof + 4].copy_from_slice(b"free");
+    std::fs::write(&rung.segments[1], bytes).unwrap();
+    let video = film::made("180p", &rung.init, &rung.segments);
+
+    let error =
+        progressive_from_segments(&toolbox, &video, None, offset, out.path(), &cancel).await.unwrap_err();
+
+    assert!(error.to_string().contains("segment 1"), "{error}");
 }

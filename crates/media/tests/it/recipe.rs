@@ -55,3 +55,23 @@ fn what_no_input_can_satisfy_is_refused_by_field() {
         assert!(error.to_string().contains(field), "{error}");
     }
 }
+
+#[test]
+fn times_that_no_clock_shows_are_refused() {
+    for text in [
+        r#"{"audio": {"trim": {"start_ms": 0, "end_ms": 18446744073709551615}}}"#,
+        r#"{"video": {"trim": {"start_ms": 18446744073709551614}}}"#,
+    ] {
+        let recipe: Recipe = serde_json::from_str(text).unwrap();
+
+        assert_eq!(recipe.check().unwrap_err().code(), "recipe_invalid", "{text}");
+    }
+}
+
+#[test]
+fn a_format_that_is_named_twice_is_refused() {
+    let text = r#"{"images": {"variants": [{"width": 100, "formats": ["jpeg", "webp", "jpeg"]}]}}"#;
+    let recipe: Recipe = serde_json::from_str(text).unwrap();
+
+    assert_eq!(recipe.check().unwrap_err().code(), "recipe_invalid");
+}

@@ -2,9 +2,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use telecine_media::{
-    AudioRendition, Limits, MediaError, MediaFacts, Presentation, Probe, Promise, PromisedRung, Remux,
-    RemuxSpec, Remuxed, TrackKind, VideoRendition, copy_obstacle, mp4_summary, remux_to_mp4,
-    remux_to_segments, verify,
+    AudioRendition, Limits, MediaError, MediaFacts, Presentation, Probe, Promise, PromisedRung,
+    PromisedSound, Remux, RemuxSpec, Remuxed, TrackKind, VideoRendition, copy_obstacle, mp4_summary,
+    remux_to_mp4, remux_to_segments, verify,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -72,7 +72,8 @@ async fn a_copy_in_segments_is_the_source_to_the_last_frame_and_verified() {
             // Matroska rounds times to milliseconds, and a copy keeps them.
             frame_rate: (name != "copy.mkv").then(|| seconds(25, 1)),
             offset: seconds(film::OFFSET_SECONDS, 1),
-            has_audio: true,
+            sound: Some(PromisedSound { segments: 3, duration_us: 6_000_000 }),
+            damaged_frames: 0,
             end_tolerance_frames: 0,
         };
         let (video, audio) = (std::slice::from_ref(&made.video), made.audio.as_ref());
@@ -160,7 +161,7 @@ async fn h265_is_copied_under_the_name_that_apples_players_take() {
 #[tokio::test]
 async fn h265_that_hls_does_not_allow_is_told_by_its_packets() {
     for (name, params, reason) in [
-        ("h265-open.mp4", "open-gop=1", "for 6 s at a time"),
+        ("h265-open.mp4", "open-gop=1", "no picture stands alone for"),
         ("h265-repeated.mp4", "open-gop=0:repeat-headers=1", "parameter sets"),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -202,10 +203,10 @@ async fn key_frames_that_do_not_stand_alone_begin_no_segment() {
     let open = ["-x264-params", "open-gop=1:keyint=25:min-keyint=25:scenecut=0"];
     let path = source("open_gop.mp4", &open);
 
-    // Only the first picture is an IDR: one segment of six seconds, which is too long for players.
+    // Only the first picture is an IDR: a segment of more than three seconds, which is too long for players.
     let Remux::Unfit(why) = copied(&path, folder.path(), 1).await.unwrap() else { panic!("copied") };
 
-    assert!(why.contains("for 6 s at a time"), "{why}");
+    assert!(why.contains("no picture stands alone for"), "{why}");
 }
 
 #[tokio::test]
@@ -254,6 +255,50 @@ async fn a_source_that_is_cut_anywhere_is_never_a_short_copy() {
 
         assert_eq!((error.code(), error.is_retryable()), ("input_truncated", false), "{tenth}: {error}");
     }
+}
+
+#[tokio::test]
+async fn half_a_file_that_tells_only_its_own_length_is_no_short_copy() {
+    let whole = source("told-by-file.mkv", &[]);
+    let mut probe = clips::probed(&whole).await.unwrap();
+    probe.video_streams.iter_mut().for_each(|video| video.duration_us = None);
+    probe.audio_streams.iter_mut().for_each(|audio| audio.duration_us = None);
+    let half = clips::made("told-by-file-half.mkv", |path| {
+        let bytes = std::fs::read(&whole).unwrap();
+        std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
+    });
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+
+    let copy = copied_as(&probe, &whole, folders[0].path(), 2).await.unwrap();
+    let error = copied_as(&probe, &half, folders[1].path(), 2).await.unwrap_err();
+
+    assert!(matches!(copy, Remux::Done(_)));
+    assert_eq!(error.code(), "input_truncated");
+}
+
+#[tokio::test]
+async fn a_source_without_pictures_that_stand_alone_is_given_up_early() {
+    let video = ["-f", "lavfi", "-i", "testsrc2=size=160x90:rate=25:duration=40"];
+    let one = [
+        "-c:v",
+        "libx264",
+        "-preset",
+        "ultrafast",
+        "-g",
+        "9999",
+        "-sc_threshold",
+        "0",
+        "-pix_fmt",
+        "yuv420p",
+    ];
+    let source = clips::clip("one-picture.mp4", &[&video[..], &one].concat());
+    let folder = tempfile::tempdir().unwrap();
+
+    let Remux::Unfit(why) = copied(&source, folder.path(), 2).await.unwrap() else { panic!("it was copied") };
+
+    // Told after the longest that a segment may be, and not at the end of the film.
+    let seconds: Vec<u64> = why.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert!(why.starts_with("no picture stands alone") && (6..=12).contains(&seconds[0]), "{why}");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! What a plan says it needs, held against what the programs are really told.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use telecine_media::{
@@ -80,21 +81,33 @@ async fn outputs_that_are_not_asked_for_need_nothing() {
     }
 }
 
-/// An FFmpeg that writes down what it is told, a line for each argument.
-fn eavesdropped(folder: &Path) -> (Toolbox, PathBuf) {
-    let (script, log) = (folder.join("ffmpeg"), folder.join("told"));
+/// Ends what is written down; no program is told so.
+const END: &str = "-- all was told --";
+
+/// An FFmpeg that says what it is told, a line for each argument, and whoever writes that down until [`END`]. It says it
+/// into a pipe: programs that may write no file are limited as soon as they run.
+fn eavesdropped(folder: &Path) -> (Toolbox, PathBuf, std::thread::JoinHandle<Vec<String>>) {
+    use std::io::BufRead;
+    let (script, pipe) = (folder.join("ffmpeg"), folder.join("told"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let real = clips::toolbox().path(Program::Ffmpeg).unwrap().display().to_string();
-    let text = format!("#!/bin/sh\nprintf '%s\\n' \"$@\" >> {}\nexec {real} \"$@\"\n", log.display());
+    let text = format!(
+        "#!/bin/sh\nexec 9< \"$0\"\nflock 9\nprintf '%s\\n' \"$@\" > {}\nexec 9<&-\nexec {real} \"$@\"\n",
+        pipe.display()
+    );
     std::fs::write(&script, text).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&script, mode).unwrap();
-    (Toolbox::from_path(Confinement::None).with(Program::Ffmpeg, script), log)
+    // Open for writing too, so that it has no end between two programs.
+    let listening = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    let lines = std::io::BufReader::new(listening).lines().map(Result::unwrap);
+    let listener = std::thread::spawn(move || lines.take_while(|line| line != END).collect());
+    (Toolbox::from_path(Confinement::None).with(Program::Ffmpeg, script), pipe, listener)
 }
 
 /// Encoders and filters of all command lines.
-fn told(log: &Path, known: &Capabilities) -> BTreeSet<Piece> {
-    let text = std::fs::read_to_string(log).unwrap();
-    let lines: Vec<&str> = text.lines().collect();
+fn told(lines: &[String], known: &Capabilities) -> BTreeSet<Piece> {
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let mut pieces = BTreeSet::new();
     for pair in lines.windows(2) {
         match pair {
@@ -134,6 +147,7 @@ async fn run_all(toolbox: &Toolbox, source: &Path, probe: &Probe, plan: &Plan) {
         range: video.grid.whole(),
         skip: &[],
         limits: &limits,
+        stall: RangeJob::STALL,
     };
     Box::pin(encode_range(toolbox, &job, &cancel, &mut |_| {})).await.unwrap();
     let spec = SoundtrackSpec {
@@ -161,7 +175,7 @@ async fn run_all(toolbox: &Toolbox, source: &Path, probe: &Probe, plan: &Plan) {
 #[tokio::test]
 async fn nothing_is_used_that_was_not_required() {
     let folder = tempfile::tempdir().unwrap();
-    let (toolbox, log) = eavesdropped(folder.path());
+    let (toolbox, pipe, listener) = eavesdropped(folder.path());
     let source = clips::plain();
     let probe = probed(&source).await.unwrap();
     let capabilities = capabilities().await;
@@ -170,7 +184,13 @@ async fn nothing_is_used_that_was_not_required() {
     run_all(&toolbox, &source, &probe, &plan).await;
 
     let required: BTreeSet<Piece> = plan.requires.iter().cloned().collect();
-    let used = told(&log, &capabilities);
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(pipe)
+        .unwrap()
+        .write_all(format!("{END}\n").as_bytes())
+        .unwrap();
+    let used = told(&listener.join().unwrap(), &capabilities);
     assert!(used.len() > 25, "{used:?}");
     let surprises: Vec<String> = used.difference(&required).map(ToString::to_string).collect();
     assert!(surprises.is_empty(), "{surprises:?}");

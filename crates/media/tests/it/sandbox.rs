@@ -7,6 +7,8 @@ mod work;
 
 use telecine_media::{Confinement, Toolbox, sandbox};
 
+use crate::clips;
+
 /// The binary that plays the other processes.
 pub(crate) const TESTBED: &str = env!("CARGO_BIN_EXE_telecine-media-testbed");
 
@@ -16,5 +18,5 @@ pub(crate) fn confinement() -> Confinement {
 }
 
 pub(crate) fn toolbox() -> Toolbox {
-    Toolbox::from_path(confinement())
+    clips::toolbox_of(confinement())
 }

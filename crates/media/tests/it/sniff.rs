@@ -95,3 +95,33 @@ async fn no_beginning_of_a_file_makes_it_panic() {
         }
     }
 }
+
+/// A pipe that nobody writes to would be waited for, for ever.
+#[tokio::test]
+async fn what_is_no_regular_file_is_refused_before_it_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.mp4");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+        .unwrap();
+    let cancel = tokio_util::sync::CancellationToken::new();
+    let (toolbox, limits) = (crate::clips::toolbox(), telecine_media::Limits::default());
+
+    for path in [pipe.as_path(), folder.path(), std::path::Path::new("/dev/zero")] {
+        let sniffed = telecine_media::sniff_file(path).await.unwrap_err();
+        let format = telecine_media::Format::Mp4;
+        let probed = telecine_media::probe_as(&toolbox, path, format, &limits, &cancel).await.unwrap_err();
+        let made = telecine_media::make_images(
+            &toolbox,
+            path,
+            telecine_media::Format::Jpeg,
+            &telecine_media::ImageSpec::default(),
+            &limits,
+            folder.path(),
+            &cancel,
+        )
+        .await
+        .unwrap_err();
+
+        assert_eq!([sniffed.code(), probed.code(), made.code()], ["input_unsupported"; 3], "{path:?}");
+    }
+}

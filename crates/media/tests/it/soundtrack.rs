@@ -369,3 +369,68 @@ async fn a_source_without_sound_is_told_apart() {
 
     assert_eq!(error.code(), "input_no_such_stream");
 }
+
+/// Zero crossings upwards in a second of sound from `at` on: its pitch.
+fn pitch(heard: &[f64], at: usize) -> usize {
+    heard[at..at + RATE].windows(2).filter(|pair| pair[0] < 0.0 && pair[1] >= 0.0).count()
+}
+
+fn transport_tone(name: &str, pitch: u32, format: &[&str], start: &str) -> PathBuf {
+    let source = format!("aevalsrc=0.3*sin({pitch}*2*PI*t)|0.3*sin({pitch}*2*PI*t):s=48000:d=5:c=stereo");
+    let coded = ["-c:a", "aac", "-output_ts_offset", start];
+    clips::clip(name, &[&["-f", "lavfi", "-i", &source], format, &coded[..]].concat())
+}
+
+#[tokio::test]
+async fn sound_that_changes_its_rate_and_channels_goes_on_in_time() {
+    let (folder, stereo) = (tempfile::tempdir().unwrap(), transport_tone("stereo.ts", 440, &[], "0"));
+    let surround = transport_tone("surround.ts", 880, &["-ac", "6", "-ar", "44100"], "5");
+    let source = clips::made("changing.ts", |path| film::joined(path, [stereo, surround]));
+
+    for loudness in [Loudness::Keep, Loudness::Normalise] {
+        let wish = Wish { duration: seconds(10, 1), loudness, ..Wish::default() };
+        let track = made(&source, folder.path(), wish).await.unwrap();
+
+        let heard = heard(&track, folder.path());
+        assert!(heard.len().abs_diff(10 * RATE) < 4 * AAC_FRAME, "{} samples", heard.len());
+        let pitches = [RATE / 2, 3 * RATE, 6 * RATE, 8 * RATE].map(|at| pitch(&heard, at));
+        for (heard, wanted) in pitches.into_iter().zip([440, 440, 880, 880]) {
+            assert!(heard.abs_diff(wanted) <= 2, "{pitches:?}");
+        }
+        assert_eq!(track.damaged_us, 0);
+        // Every frame has its length, but the last may be cut.
+        let (ticks, frames) = track.facts.iter().fold((0, 0), |(ticks, frames), fact| {
+            (ticks + fact.duration_ticks, frames + u64::from(fact.frames))
+        });
+        assert_eq!(ticks.div_ceil(AAC_FRAME as u64), frames);
+    }
+}
+
+/// The same file with zeros from one share of it to another, in hundredths.
+fn holed(source: &Path, name: &str, from: usize, until: usize) -> PathBuf {
+    clips::made(name, |path| {
+        let mut bytes = std::fs::read(source).unwrap();
+        let length = bytes.len();
+        bytes[length * from / 100..length * until / 100].fill(0);
+        std::fs::write(path, bytes).unwrap();
+    })
+}
+
+#[tokio::test]
+async fn sound_with_a_hole_is_corrupt_and_a_scratch_is_told() {
+    let noise = ["-f", "lavfi", "-i", "anoisesrc=d=20:c=pink:a=0.5:seed=1:r=48000", "-c:a", "aac"];
+    let whole = clips::clip("noise.m4a", &noise);
+    let wish = || Wish { duration: seconds(20, 1), ..Wish::default() };
+    let folder = || tempfile::tempdir().unwrap();
+    let probe = clips::probed(&whole).await.unwrap();
+
+    let clean = made_as(&probe, &whole, folder().path(), wish()).await.unwrap();
+    let scratch =
+        made_as(&probe, &holed(&whole, "scratch.m4a", 50, 52), folder().path(), wish()).await.unwrap();
+    let error =
+        made_as(&probe, &holed(&whole, "hole.m4a", 30, 60), folder().path(), wish()).await.unwrap_err();
+
+    assert_eq!(clean.damaged_us, 0);
+    assert!((100_000..1_000_000).contains(&scratch.damaged_us), "{}", scratch.damaged_us);
+    assert_eq!(error.code(), "input_corrupt", "{error}");
+}

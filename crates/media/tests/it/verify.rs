@@ -2,7 +2,7 @@ use std::path::Path;
 
 use telecine_media::{
     AudioCodec, Channels, Limits, Loudness, MadeRendition, MediaError, Mp4Summary, Promise, PromisedRung,
-    SoundtrackSpec, Verified, VerifiedFile, VerifiedRendition, make_soundtrack, verify,
+    PromisedSound, SoundtrackSpec, Verified, VerifiedFile, VerifiedRendition, make_soundtrack, verify,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -26,13 +26,23 @@ impl Film {
             segment_frames: vec![50, 50, 25],
             frame_rate: Some(seconds(25, 1)),
             offset: seconds(film::OFFSET_SECONDS, 1),
-            has_audio: true,
+            sound: Some(PromisedSound { segments: 3, duration_us: 5_000_000 }),
+            damaged_frames: 0,
             end_tolerance_frames: 0,
         };
         Self { promise, video, audio: Some(sound(folder).await), source: None }
     }
 
+    /// As if each file had been told of as it is now.
     async fn verified(&self) -> Result<Verified, MediaError> {
+        let now = |it: &MadeRendition| film::made(&it.name, &it.init, &it.segments);
+        let (video, audio) = (self.video.iter().map(now).collect(), self.audio.as_ref().map(now));
+        Self { promise: self.promise.clone(), video, audio, source: self.source.clone() }
+            .verified_as_told()
+            .await
+    }
+
+    async fn verified_as_told(&self) -> Result<Verified, MediaError> {
         let (toolbox, cancel) = (clips::toolbox(), CancellationToken::new());
         verify(&toolbox, &self.promise, &self.video, self.audio.as_ref(), self.source.as_ref(), &cancel).await
     }
@@ -45,7 +55,7 @@ impl Film {
 
 impl From<Rung> for MadeRendition {
     fn from(rung: Rung) -> Self {
-        Self { name: rung.name, init: rung.init, segments: rung.segments }
+        film::made(&rung.name, &rung.init, &rung.segments)
     }
 }
 
@@ -68,7 +78,7 @@ async fn sound(folder: &Path) -> MadeRendition {
         folder,
     };
     let made = make_soundtrack(&clips::toolbox(), &spec, &|_| {}, &CancellationToken::new()).await.unwrap();
-    MadeRendition { name: "audio".to_owned(), init: made.init, segments: made.segments }
+    made.rendition()
 }
 
 fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
@@ -212,10 +222,10 @@ async fn a_cut_segment_is_named() {
 async fn sound_must_be_there_exactly_when_it_was_promised() {
     let folder = tempfile::tempdir().unwrap();
     let mut film = Film::made(folder.path()).await;
-    film.promise.has_audio = false;
+    let promised = film.promise.sound.take();
     assert!(film.refused().await.1.contains("no sound was promised"));
 
-    film.promise.has_audio = true;
+    film.promise.sound = promised;
     let audio = film.audio.take().unwrap();
     assert!(film.refused().await.1.contains("sound was promised, and none made"));
 
@@ -228,6 +238,7 @@ async fn a_source_that_was_cut_is_refused_whatever_was_made_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut film = Film::made(folder.path()).await;
     film.source = Some(Mp4Summary {
+        video_frames: None,
         file_bytes: 10,
         truncated: Some("mdat reaches to byte 20 of a file of 10 bytes".to_owned()),
         faststart: true,
@@ -236,4 +247,68 @@ async fn a_source_that_was_cut_is_refused_whatever_was_made_of_it() {
     });
 
     assert_eq!(film.refused().await.0, "input_truncated");
+}
+
+#[tokio::test]
+async fn a_segment_of_other_bytes_than_were_made_is_seen_wherever_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = Film::made(folder.path()).await;
+    film.verified_as_told().await.unwrap();
+    // Neither the first nor the last, which are decoded.
+    change(&film.video[0].segments[1], |bytes| {
+        let media = position(bytes, b"mdat") + 4;
+        bytes[media..].fill(0);
+    });
+    film.verified().await.expect("nothing but the hash tells");
+
+    let error = film.verified_as_told().await.unwrap_err();
+
+    assert!(error.to_string().contains("180p: segment 1 has other bytes than were made"), "{error}");
+}
+
+#[tokio::test]
+async fn ranges_of_another_init_segment_do_not_become_one_film() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut film = Film::made(folder.path()).await;
+    let other = film.video[1].hashes[0].init_sha256.clone();
+    film.video[0].hashes[2].init_sha256 = other;
+
+    let error = film.verified_as_told().await.unwrap_err();
+
+    assert!(error.to_string().contains("180p: segment 2 was made with another init segment"), "{error}");
+}
+
+#[tokio::test]
+async fn sound_alone_is_as_long_as_was_promised() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut film = Film::made(folder.path()).await;
+    film.promise.rungs.clear();
+    film.promise.segment_frames.clear();
+    film.video.clear();
+    assert!(film.verified().await.unwrap().duration_us.abs_diff(5_000_000) < 100_000);
+
+    let whole = film.audio.clone().unwrap();
+    for left in [1, 2] {
+        film.audio = Some(film::made("audio", &whole.init, &whole.segments[..left]));
+        let (code, detail) = film.refused().await;
+        assert_eq!(code, "unexpected");
+        assert!(detail.contains(&format!("{left} segments of sound, and 3 were promised")), "{detail}");
+        film.promise.sound = Some(PromisedSound { segments: left, duration_us: 5_000_000 });
+        let (_, detail) = film.refused().await;
+        assert!(detail.contains("and 5000000 us were promised"), "{detail}");
+        film.promise.sound = Some(PromisedSound { segments: 3, duration_us: 5_000_000 });
+    }
+}
+
+#[tokio::test]
+async fn ranges_that_are_each_damaged_a_little_are_too_much_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut film = Film::made(folder.path()).await;
+    film.promise.damaged_frames = 12;
+    film.verified().await.unwrap();
+
+    film.promise.damaged_frames = 13;
+
+    let (code, detail) = film.refused().await;
+    assert!(code == "input_corrupt" && detail.contains("13 frames of 125"), "{detail}");
 }

@@ -3,11 +3,14 @@
 //! Clips are made of flat frames whose brightness tells their number, so that every output frame can be asked which
 //! source frame it shows.
 
+mod changes;
 mod colours;
+mod damage;
 mod determinism;
 mod edits;
 mod joints;
 mod length;
+mod patience;
 mod seeks;
 mod truncation;
 
@@ -80,7 +83,8 @@ async fn encode_into(
     range: SegmentRange,
     skip: &[u32],
 ) -> Result<Vec<SegmentDone>, MediaError> {
-    let job = RangeJob { plan, source, folder, range, skip, limits: &Limits::default() };
+    let job =
+        RangeJob { plan, source, folder, range, skip, limits: &Limits::default(), stall: RangeJob::STALL };
     let mut told = Vec::new();
     let mut tell = |event: RangeEvent| {
         if let RangeEvent::Segment(segment) = event {

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use telecine_media::{
     Capabilities, Channels, Limits, Loudness, MadeRendition, Plan, Probe, Program, Promise, PromisedRung,
-    RangeJob, Rational, Recipe, SegmentDone, SoundtrackSpec, Timeline, Toolbox, Verified, encode_range,
-    make_images, make_pictures, make_soundtrack, mp4_summary, plan, probe, sniff_file, verify,
+    PromisedSound, RangeJob, Rational, Recipe, SegmentDone, SegmentHashes, SoundtrackSpec, Timeline, Toolbox,
+    Verified, encode_range, make_images, make_pictures, make_soundtrack, mp4_summary, plan, probe,
+    sniff_file, verify,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -28,9 +29,9 @@ struct Work {
 }
 
 impl Work {
-    fn new() -> Self {
+    fn with(toolbox: Toolbox) -> Self {
         Self {
-            toolbox: sandbox::toolbox().with(Program::VipsHelper, images::helper()),
+            toolbox: toolbox.with(Program::VipsHelper, images::helper()),
             limits: Limits::default(),
             cancel: CancellationToken::new(),
             folder: tempfile::tempdir().unwrap(),
@@ -48,8 +49,15 @@ impl Work {
         let mut made = Vec::new();
         // The last range first: none needs another.
         for range in plan.ranges.iter().rev() {
-            let job =
-                RangeJob { plan, source, folder: &folder, range: *range, skip: &[], limits: &self.limits };
+            let job = RangeJob {
+                plan,
+                source,
+                folder: &folder,
+                range: *range,
+                skip: &[],
+                limits: &self.limits,
+                stall: RangeJob::STALL,
+            };
             let done = Box::pin(encode_range(&self.toolbox, &job, &self.cancel, &mut |_| {})).await.unwrap();
             made.extend(done.segments);
         }
@@ -82,7 +90,7 @@ impl Work {
             folder: &folder,
         };
         let made = make_soundtrack(&self.toolbox, &spec, &|_| {}, &self.cancel).await.unwrap();
-        MadeRendition { name: "audio".into(), init: made.init, segments: made.segments }
+        made.rendition()
     }
 
     async fn verified(
@@ -106,7 +114,8 @@ impl Work {
             segment_frames: segments.iter().map(|done| done.frames).collect(),
             frame_rate: Some(video.timeline.fps),
             offset: offset(),
-            has_audio: true,
+            sound: Some(PromisedSound { segments: segments.len(), duration_us: 4_500_000 }),
+            damaged_frames: segments.iter().map(|done| u64::from(done.damaged_frames)).sum(),
             end_tolerance_frames: 0,
         };
         let rungs: Vec<MadeRendition> = video
@@ -119,6 +128,12 @@ impl Work {
                     name: rung.name.clone(),
                     init: files().next().unwrap().init.path.clone(),
                     segments: files().map(|file| file.path.clone()).collect(),
+                    hashes: files()
+                        .map(|file| SegmentHashes {
+                            sha256: file.sha256.clone(),
+                            init_sha256: file.init.sha256.clone(),
+                        })
+                        .collect(),
                 }
             })
             .collect();
@@ -140,7 +155,18 @@ fn source() -> std::path::PathBuf {
 
 #[tokio::test]
 async fn a_file_becomes_a_film_that_plays() {
-    let (work, source) = (Work::new(), source());
+    assert_becomes_film(sandbox::toolbox()).await;
+}
+
+/// The second version, where `make setup` could fetch it; ffprobe stays what it is.
+#[tokio::test]
+async fn a_file_becomes_a_film_that_plays_with_ffmpeg_7() {
+    let Some(ffmpeg) = clips::ffmpeg_7() else { return };
+    assert_becomes_film(sandbox::toolbox().with(Program::Ffmpeg, ffmpeg)).await;
+}
+
+async fn assert_becomes_film(toolbox: Toolbox) {
+    let (work, source) = (Work::with(toolbox), source());
     let recipe: Recipe = serde_json::from_str(RECIPE).unwrap();
     let capabilities = Capabilities::detect(&work.toolbox, &work.cancel).await.unwrap();
     let probe = probe(&work.toolbox, &source, &work.limits, &work.cancel).await.unwrap();
@@ -172,7 +198,17 @@ async fn a_file_becomes_a_film_that_plays() {
 
 #[tokio::test]
 async fn pictures_of_a_film_and_of_its_poster_are_made_in_the_sandbox() {
-    let (work, source) = (Work::new(), source());
+    assert_gives_pictures(sandbox::toolbox()).await;
+}
+
+#[tokio::test]
+async fn pictures_of_a_film_and_of_its_poster_are_made_with_ffmpeg_7() {
+    let Some(ffmpeg) = clips::ffmpeg_7() else { return };
+    assert_gives_pictures(sandbox::toolbox().with(Program::Ffmpeg, ffmpeg)).await;
+}
+
+async fn assert_gives_pictures(toolbox: Toolbox) {
+    let (work, source) = (Work::with(toolbox), source());
     let recipe: Recipe = serde_json::from_str(RECIPE).unwrap();
     let probe = probe(&work.toolbox, &source, &work.limits, &work.cancel).await.unwrap();
 

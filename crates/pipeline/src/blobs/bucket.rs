@@ -21,6 +21,27 @@ use super::wire::WatchedConnector;
 const PROBE: &str = "_store/conditional-puts";
 const SMALL: &[u8] = b"telecine asks here whether the store refuses to overwrite\n";
 
+/// What a bucket says of a file when a player reads it from there.
+const CONTENT_TYPES: [(&str, &str); 17] = [
+    ("m3u8", "application/vnd.apple.mpegurl"),
+    ("mpd", "application/dash+xml"),
+    ("m4s", "video/iso.segment"),
+    ("mp4", "video/mp4"),
+    ("m4a", "audio/mp4"),
+    ("mp3", "audio/mpeg"),
+    ("opus", "audio/ogg"),
+    ("webm", "video/webm"),
+    ("vtt", "text/vtt"),
+    ("jpg", "image/jpeg"),
+    ("png", "image/png"),
+    ("webp", "image/webp"),
+    ("avif", "image/avif"),
+    ("gif", "image/gif"),
+    ("json", "application/json"),
+    ("dat", "application/octet-stream"),
+    ("txt", "text/plain; charset=utf-8"),
+];
+
 /// How a bucket is reached.
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -98,7 +119,10 @@ impl Bucket {
         // Whoever was first has installed the same one, or another that does as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let endpoint = Endpoint::of(options, &name)?;
-        let client = ClientOptions::new()
+        let typed = CONTENT_TYPES.iter().fold(ClientOptions::new(), |typed, (suffix, mime)| {
+            typed.with_content_type_for_suffix(*suffix, *mime)
+        });
+        let client = typed
             .with_timeout_disabled()
             .with_connect_timeout(options.connect_timeout)
             .with_read_timeout(options.idle_timeout)

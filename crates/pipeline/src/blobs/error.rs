@@ -53,7 +53,7 @@ impl StoreError {
 
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::NotFound { .. } => "somebody else deleted it; submit the input again",
+            Self::NotFound { .. } => "it was deleted; retry the step that made it, or submit the input again",
             Self::Denied { .. } => "check the store's credentials and rights, then retry the run",
             Self::Full { .. } => "free some space in the store; the job tries again by itself",
             Self::Unavailable { .. } => {

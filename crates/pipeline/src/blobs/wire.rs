@@ -13,6 +13,8 @@ use object_store::client::{
 use serde::Deserialize;
 
 const SHA256: &str = "x-amz-checksum-sha256";
+/// More of a message helps nobody.
+const MESSAGE_CHARS: usize = 300;
 
 /// An answer that is no success, as the server words it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,7 +90,7 @@ async fn refused(status: u16, response: HttpResponse) -> Result<HttpResponse, Ht
     let message = if said.message.is_empty() {
         parts.status.canonical_reason().unwrap_or("no reason given").to_owned()
     } else {
-        said.message
+        said.message.chars().take(MESSAGE_CHARS).collect()
     };
     Err(HttpError::new(kind, Refusal { status, code: said.code, message }))
 }

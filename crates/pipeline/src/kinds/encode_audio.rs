@@ -31,6 +31,7 @@ impl Work for EncodeAudio {
             timescale: made.track.timescale,
             channels: channels_of(made.track.kind),
             loudness: Some(made.source_loudness),
+            damaged_us: made.damaged_us,
         };
         let answer = json!({ "segments": sound.segments.len(), "loudness": sound.loudness });
         attempt.leave(step, &sound);

@@ -41,6 +41,7 @@ impl Work for EncodeRange {
             range,
             skip: &skip,
             limits: &attempt.shop.limits,
+            stall: RangeJob::STALL,
         };
         let encoding = async move {
             let total = range.segments().count() as f64;
@@ -126,7 +127,13 @@ async fn store(
             init: init.file.clone(),
         });
     }
-    Ok(SegmentRecord { step: step.to_owned(), segment: done.segment, frames: done.frames, files })
+    Ok(SegmentRecord {
+        step: step.to_owned(),
+        segment: done.segment,
+        frames: done.frames,
+        damaged_frames: done.damaged_frames,
+        files,
+    })
 }
 
 /// What comes before the segments of a rung.

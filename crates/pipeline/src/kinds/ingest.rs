@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use telecine_media::{Class, MediaError, probe_as, sniff_file, with_measured_length};
 use telecine_queue::Spawn;
 
 use super::{Attempt, Work};
@@ -10,7 +9,7 @@ use crate::cache::{borrow, work_of};
 use crate::failure::Attempted;
 use crate::film::run_meta;
 use crate::graph::Graph;
-use crate::planned::Planned;
+use crate::planned::{Planned, examine};
 use crate::records::{INPUT, InputRecord, PlanRecord};
 use crate::source::take;
 use crate::submission::RunMeta;
@@ -52,18 +51,7 @@ impl Work for Ingest {
 async fn described(attempt: &Attempt<'_>, meta: &RunMeta) -> Attempted<InputRecord> {
     let shop = attempt.shop;
     let (taken, source) = take(attempt, &meta.input).await?;
-    let format = sniff_file(source.path()).await?;
-    // FFmpeg reads neither AVIF nor HEIC; libvips looks at their size before it decodes.
-    let probe = match probe_as(&shop.toolbox, source.path(), format, &shop.limits, &attempt.cancel).await {
-        Ok(probe) if format.class() == Class::Image => Some(probe),
-        Ok(probe) => Some(
-            with_measured_length(&shop.toolbox, source.path(), probe, &shop.limits, &attempt.cancel).await?,
-        ),
-        Err(MediaError::BadInput { .. }) if format.class() == Class::Image && format.demuxer().is_none() => {
-            None
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let (format, probe) = examine(&shop.toolbox, source.path(), &shop.limits, &attempt.cancel).await?;
     Ok(InputRecord {
         uri: meta.input.to_string(),
         bytes: taken.bytes,

@@ -23,7 +23,7 @@ impl Work for Mp4 {
         let segments_of = meta.recipe.segments_for(wanted).map_or(&step, |other| &other.name);
         let film = Film::read(attempt, segments_of).await?.of_best_rung();
         let local = film.localise(attempt).await?;
-        let verified = film.verify(attempt, &local).await?;
+        let verified = film.verify(attempt, segments_of, &local).await?;
         attempt.context.progress(0.5);
         let video = local.rungs.first().ok_or_else(|| {
             Failed::for_good(

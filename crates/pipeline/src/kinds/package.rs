@@ -9,7 +9,7 @@ use crate::blobs::hash_bytes;
 use crate::failure::{Attempted, Failed};
 use crate::film::{Film, OFFSET};
 use crate::keys;
-use crate::records::{OutputRecord, StoredFile};
+use crate::records::{OutputRecord, StoredFile, WarningRecord};
 
 pub(super) struct Package;
 
@@ -23,7 +23,7 @@ impl Work for Package {
         let film = Film::read(attempt, &step).await?;
         let local = film.localise(attempt).await?;
         attempt.context.progress(0.5);
-        let verified = film.verify(attempt, &local).await?;
+        let verified = film.verify(attempt, &step, &local).await?;
         attempt.context.progress(0.9);
         let presentation =
             verified.presentation(OFFSET, film.frame_rate(), |_, file| local.path_of(&file.path));
@@ -39,13 +39,30 @@ impl Work for Package {
             "frames": verified.frames,
             "rungs": film.rung_names(),
             "has_audio": film.has_sound(),
+            "damaged_frames": film.damaged_frames(),
+            "damaged_sound_us": film.damaged_sound_us(),
         });
+        warn_of_damage(attempt, &step, &film);
         let output =
             OutputRecord { name: step.clone(), kind: "hls".into(), step: step.clone(), main, files, facts };
         let answer = json!({ "files": output.files.len(), "duration_us": verified.duration_us });
         attempt.leave(step, &output);
         Ok(answer)
     }
+}
+
+/// A film with a scratch is published, and its owner told.
+fn warn_of_damage(attempt: &Attempt<'_>, step: &str, film: &Film) {
+    let (frames, sound_us) = (film.damaged_frames(), film.damaged_sound_us());
+    if frames == 0 && sound_us == 0 {
+        return;
+    }
+    let code = "input_damaged".to_owned();
+    let message = format!(
+        "{frames} frames and {:.3} s of sound of the input cannot be decoded, and were filled",
+        sound_us as f64 / 1e6
+    );
+    attempt.leave(format!("{step}/{code}"), &WarningRecord { step: step.to_owned(), code, message });
 }
 
 /// Every manifest with its path, the one that names the others last.

@@ -53,7 +53,8 @@ async fn store(attempt: &Attempt<'_>, step: &str, plan: &Plan, made: Remuxed) ->
             file,
             init: init.clone(),
         }];
-        let record = SegmentRecord { step: step.to_owned(), segment, frames: *frames, files };
+        let record =
+            SegmentRecord { step: step.to_owned(), segment, frames: *frames, damaged_frames: 0, files };
         attempt.leave(segment_key(step, segment), &record);
     }
     if let (Some(audio), Some(track)) = (&made.audio, made.audio_track) {
@@ -66,6 +67,7 @@ async fn store(attempt: &Attempt<'_>, step: &str, plan: &Plan, made: Remuxed) ->
             timescale: track.timescale,
             channels: channels_of(track.kind),
             loudness: None,
+            damaged_us: 0,
         };
         attempt.leave(step, &sound);
     }

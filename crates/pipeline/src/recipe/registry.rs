@@ -54,7 +54,7 @@ impl fmt::Display for RecipeOrigin {
 pub enum NoRecipe {
     #[error("no recipe is called `{name}`{near}")]
     Unknown { name: String, near: String },
-    #[error("{0}")]
+    #[error(transparent)]
     Invalid(#[from] RecipeErrors),
 }
 

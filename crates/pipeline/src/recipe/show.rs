@@ -15,29 +15,33 @@ impl Recipe {
         }
         for step in &self.steps {
             text += &format!("\n[steps.{}]\n", step.name);
-            for (key, value) in self.entries(step) {
+            for (key, value) in entries(step) {
+                text += &format!("{key} = {value}\n");
+            }
+            // What joins the segments of another step has nothing of its own to set.
+            let with = if self.segments_for(step).is_none() { with(step) } else { Table::new() };
+            if !with.is_empty() {
+                text += &format!("\n[steps.{}.with]\n", step.name);
+            }
+            for (key, value) in with {
                 text += &format!("{key} = {value}\n");
             }
         }
         text
     }
+}
 
-    fn entries(&self, step: &Step) -> Vec<(&'static str, Toml)> {
-        let mut entries = vec![("kind", Toml::from(step.does.kind()))];
-        if !step.needs.is_empty() {
-            entries.push(("needs", step.needs.clone().into()));
-        }
-        entries.push(("required", step.required.into()));
-        entries.push(("enabled", step.enabled.into()));
-        entries.extend(step.lane.clone().map(|lane| ("lane", lane.into())));
-        entries.extend(step.priority.map(|priority| ("priority", i64::from(priority).into())));
-        entries.extend(step.attempts.map(|attempts| ("attempts", i64::from(attempts).into())));
-        // What joins the segments of another step has nothing of its own to set.
-        if self.segments_for(step).is_none() {
-            entries.push(("with", Toml::Table(with(step))));
-        }
-        entries
+fn entries(step: &Step) -> Vec<(&'static str, Toml)> {
+    let mut entries = vec![("kind", Toml::from(step.does.kind()))];
+    if !step.needs.is_empty() {
+        entries.push(("needs", step.needs.clone().into()));
     }
+    entries.push(("required", step.required.into()));
+    entries.push(("enabled", step.enabled.into()));
+    entries.extend(step.lane.clone().map(|lane| ("lane", lane.into())));
+    entries.extend(step.priority.map(|priority| ("priority", i64::from(priority).into())));
+    entries.extend(step.attempts.map(|attempts| ("attempts", i64::from(attempts).into())));
+    entries
 }
 
 fn with(step: &Step) -> Table {

@@ -90,11 +90,11 @@ pub(super) fn read(kind: &str, with: &Spanned<DeValue<'_>>, complaints: &mut Com
             },
         };
         // What is missing only because it was taken out was told already.
-        let Some(span) = span else { return None };
+        let span = span?;
         complaints.add(span.clone(), message);
         was_wrong = true;
         let holder = table.iter().find(|(key, value)| contains(&key.span(), &span) || holds(value, &span));
-        let Some(key) = holder.map(|(key, _)| key.clone()) else { return None };
+        let key = holder.map(|(key, _)| key.clone())?;
         table.remove(&key);
     }
 }

@@ -152,6 +152,8 @@ impl SourceCache {
     }
 
     /// Evicts until so much more fits, oldest first, and nothing that is held.
+    ///
+    /// A disk that is short of space is a reason to evict, not to do without: a copy for each job would need more of it.
     fn make_room(&self, bytes: u64, room: Room) -> Attempted<Option<Reserved>> {
         let mut reserved = lock(&self.reserved_bytes);
         let mut kept = self.kept().map_err(|error| scratch_failed("the kept sources", &error))?;
@@ -159,7 +161,8 @@ impl SourceCache {
         let mut total: u64 = kept.iter().map(|source| source.bytes).sum();
         let mut free = room.free_bytes;
         for source in &kept {
-            if fits(total + *reserved + bytes, free, bytes + *reserved, room) {
+            let needed = *reserved + bytes;
+            if total + needed <= room.max_bytes && needed <= free {
                 break;
             }
             if source.evict() {
@@ -168,7 +171,7 @@ impl SourceCache {
                 tracing::info!(path = %source.path.display(), bytes = source.bytes, "source evicted");
             }
         }
-        if !fits(total + *reserved + bytes, free, bytes + *reserved, room) {
+        if total + *reserved + bytes > room.max_bytes {
             return Ok(None);
         }
         *reserved += bytes;
@@ -196,12 +199,8 @@ impl SourceCache {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) max_bytes: u64,
-    /// What is free on the disk.
+    /// What jobs may use of the disk.
     pub(crate) free_bytes: u64,
-}
-
-fn fits(total: u64, free: u64, needed: u64, room: Room) -> bool {
-    total <= room.max_bytes && needed <= free
 }
 
 struct Kept {

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use libtest_mimic::Trial;
 use telecine_media::{Ladder, VideoSpec};
-use telecine_pipeline::{Does, Step};
-use telecine_queue::RunState;
+use telecine_pipeline::{Does, Recipe, Step};
+use telecine_queue::{JobFilter, Page, RunState};
 
 use crate::clips;
 use crate::studio::{Studio, hls, recipe, step, trial};
@@ -19,6 +19,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial(
             "film::an_mp4_alone_is_joined_from_its_own_segments".into(),
             an_mp4_alone_is_joined_from_its_own_segments,
+        ),
+        trial(
+            "film::what_cannot_be_copied_is_playable_once_encoded".into(),
+            what_cannot_be_copied_is_playable_once_encoded,
         ),
         trial("film::sound_alone_becomes_a_stream".into(), sound_alone_becomes_a_stream),
     ]
@@ -92,6 +96,41 @@ async fn sound_alone_becomes_a_stream() {
     let outputs = studio.outputs(&run).await;
     let sounds = outputs[0].files.iter().filter(|file| file.path.ends_with(".m4s")).count();
     assert_eq!(sounds, 5);
+    studio.close().await;
+}
+
+/// Only its packets tell that a source with open groups of pictures cannot be cut where it is.
+async fn what_cannot_be_copied_is_playable_once_encoded() {
+    let studio = Studio::open().await;
+    let file = studio.file("open.mp4");
+    let picture = ["-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=4"];
+    let sound = ["-f", "lavfi", "-i", "aevalsrc=0.1*sin(880*PI*t)|0.1*sin(660*PI*t):s=48000:d=4:c=stereo"];
+    let open = [
+        "-c:v",
+        "libx264",
+        "-crf",
+        "38",
+        "-pix_fmt",
+        "yuv420p",
+        "-x264-params",
+        "open-gop=1:keyint=25:min-keyint=25:scenecut=0",
+    ];
+    clips::ffmpeg(&[&picture[..], &sound, &open, clips::AAC].concat(), &file);
+    let text = "[steps.film]\nkind = \"hls\"\nwith = { ladder = { heights = [180] }, segment_seconds = 1 }\n";
+    let recipe = Recipe::parse("test", "test.toml", text).unwrap();
+
+    let run = studio.submit(&recipe, &file).await;
+    let ended = studio.ended(&run).await;
+
+    assert_eq!(ended.state, RunState::Succeeded, "{:?}", studio.failures(&run).await);
+    let filter = JobFilter { run: Some(run.clone()), ..JobFilter::default() };
+    let jobs = studio.queue.list(&filter, Page::first(100)).await.unwrap().data;
+    let of = |kind: &str| jobs.iter().filter(|job| job.kind == kind).collect::<Vec<_>>();
+    assert_eq!((of("remux").len(), of("encode_audio").len()), (1, 1), "{jobs:#?}");
+    assert!(of("encode_range").len() > 1, "{jobs:#?}");
+    let first = jobs.iter().find(|job| job.payload["range"]["start"] == 0).unwrap();
+    let told_at = of("playable")[0].finished_at.unwrap();
+    assert!(told_at >= first.finished_at.unwrap() && told_at >= of("encode_audio")[0].finished_at.unwrap());
     studio.close().await;
 }
 

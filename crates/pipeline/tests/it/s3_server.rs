@@ -86,6 +86,11 @@ impl S3Server {
         options_for(self.port, "some-other-secret")
     }
 
+    /// By another port, behind which somebody passes on.
+    pub(crate) fn open_through(&self, port: u16) -> Blobs {
+        Blobs::open_with(&format!("s3://{BUCKET}"), &options_for(port, SECRET_KEY)).unwrap()
+    }
+
     pub(crate) fn open(&self, prefix: &str) -> Blobs {
         Blobs::open_with(&format!("s3://{BUCKET}/{prefix}"), &self.options()).unwrap()
     }

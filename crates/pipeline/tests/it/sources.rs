@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,10 +13,9 @@ use telecine_pipeline::{Blobs, CompletedUpload, Input, PullPatience, Workshop, k
 use telecine_queue::{RunId, RunState};
 
 use crate::clips;
-use crate::http_server::{HttpServer, respond};
+use crate::http_server::{HttpServer, meddle, respond};
 use crate::s3_server::{BUCKET, S3Server};
-use crate::studio::Studio;
-use crate::studio::{hls, recipe};
+use crate::studio::{Studio, hls, recipe};
 
 pub(crate) fn trials() -> Vec<Trial> {
     macro_rules! all {
@@ -22,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     }
     all![
         a_film_in_a_bucket_has_the_bytes_of_one_in_a_folder,
+        one_download_serves_all_jobs_of_a_worker,
         a_url_is_pulled_hashed_and_stored,
         a_pull_that_breaks_goes_on_where_it_stopped,
         a_pull_that_cannot_go_on_starts_over,
@@ -31,6 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         inner_addresses_are_never_visited,
         what_a_server_refuses_is_told,
         a_silent_server_is_left,
+        a_server_without_a_certificate_is_left,
         an_object_of_an_allowed_bucket_is_taken,
         no_other_bucket_is_read,
         a_complete_upload_is_taken_and_may_go,
@@ -64,7 +67,7 @@ async fn a_film_in_a_bucket_has_the_bytes_of_one_in_a_folder() {
     assert!(made[0].len() > 10, "{:?}", made[0].keys());
     assert_eq!(made[0].keys().collect::<Vec<_>>(), made[1].keys().collect::<Vec<_>>());
     assert!(made[0] == made[1], "some bytes differ");
-    // One download served all jobs, and nothing else is left.
+    // The source is kept once, and nothing else is left.
     let scratch = there.shop.scratch.root().to_owned();
     let kept = std::fs::read_dir(scratch.join("sources")).unwrap().count();
     assert_eq!((kept, server.unfinished()), (1, Vec::new()));
@@ -73,6 +76,26 @@ async fn a_film_in_a_bucket_has_the_bytes_of_one_in_a_folder() {
     let left: Vec<_> =
         std::fs::read_dir(&scratch).into_iter().flatten().map(|it| it.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| name == "sources"), "{left:?}");
+}
+
+async fn one_download_serves_all_jobs_of_a_worker() {
+    let (server, downloads) = (S3Server::start(), Arc::new(AtomicU32::new(0)));
+    let counted = Arc::clone(&downloads);
+    let port = meddle(server.port, move |part| {
+        let head = part.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        if head.starts_with(b"GET ") && head.windows(7).any(|word| word == b"/source") {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let studio = Studio::with(server.open_through(port), |_| ()).await;
+    clips::film(4, &studio.file("film.mp4"));
+
+    let run = studio.submit(&recipe(vec![hls()]), &studio.file("film.mp4")).await;
+    let ended = studio.ended(&run).await;
+
+    assert_eq!(ended.state, RunState::Succeeded, "{:?}", studio.failures(&run).await);
+    assert_eq!(downloads.load(Ordering::SeqCst), 1);
+    studio.close().await;
 }
 
 /// Every published file by its path, as the store has it; each has the hash that is recorded.
@@ -171,12 +194,11 @@ async fn a_pull_that_breaks_goes_on_where_it_stopped() {
 async fn a_pull_that_cannot_go_on_starts_over() {
     let picture = picture();
     let (served, half) = (picture.clone(), picture.len() / 2);
-    let asked = std::sync::atomic::AtomicU32::new(0);
-    let server =
-        HttpServer::start(move |_, stream| match asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-            0 => cut(stream, &[], &served, half),
-            _ => respond(stream, "200 OK", &[], &served),
-        });
+    let asked = AtomicU32::new(0);
+    let server = HttpServer::start(move |_, stream| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 => cut(stream, &[], &served, half),
+        _ => respond(stream, "200 OK", &[], &served),
+    });
     let studio = open_to_loopback().await;
 
     let input = taken(&studio, Input::Url(server.url("/a.png"))).await;
@@ -300,6 +322,22 @@ async fn a_silent_server_is_left() {
         let (code, message, retryable) = refusal(&studio, Input::Url(address)).await;
         assert_eq!((code.as_str(), retryable), ("input_unavailable", true), "{message}");
     }
+    studio.close().await;
+}
+
+async fn a_server_without_a_certificate_is_left() {
+    let server = HttpServer::start(|_, stream| respond(stream, "200 OK", &[], b"in the clear"));
+    let studio = in_folder(|shop| {
+        shop.allow_private_urls = true;
+        shop.pull_patience.tries = 1;
+    })
+    .await;
+
+    let address = format!("https://127.0.0.1:{}/x", server.port);
+    let (code, message, retryable) = refusal(&studio, Input::Url(address)).await;
+
+    assert_eq!((code.as_str(), retryable), ("input_unavailable", true), "{message}");
+    assert!(server.seen().is_empty());
     studio.close().await;
 }
 

@@ -66,7 +66,7 @@ async fn full_scratch_is_told_and_the_run_goes_on_when_there_is_room() {
 
     let run = studio.submit(&recipe(vec![hls()]), &studio.file("film.mp4")).await;
     let failure = studio.failed(&run).await;
-    assert_eq!((failure.code.as_str(), failure.retryable), ("scratch_full", true), "{failure:?}");
+    assert_eq!((failure.code.as_str(), failure.retryable), ("disk_full", true), "{failure:?}");
     assert_eq!(published(&studio, &run).await, Vec::<String>::new());
     disk.empty();
 

@@ -85,10 +85,11 @@ impl Studio {
     pub(crate) async fn failed(&self, run: &RunId) -> FailureRecord {
         let until = Instant::now() + PATIENCE;
         loop {
+            // First the run, then its failures: one that has ended has left them.
+            let now = self.queue.get_run(run).await.unwrap().unwrap();
             if let Some(failure) = self.failures(run).await.into_iter().next() {
                 return failure;
             }
-            let now = self.queue.get_run(run).await.unwrap().unwrap();
             assert!(now.finished_at.is_none(), "it ended without a failure: {now:?}");
             assert!(Instant::now() < until, "{now:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::Trial;
+use telecine_queue::{NewRun, Push, RunFilter, RunPage, pending_migrations};
 
-use crate::ground::{Database, Ground, run};
+use crate::ground::{Database, Ground, run, work};
 use crate::postgres_server::PostgresServer;
 
 pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
@@ -16,6 +17,7 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
             ("every_sql_file_is_used", every_sql_file_is_used as fn(Ground)),
             ("every_sql_file_prepares", every_sql_file_prepares),
             ("the_schema_is_the_committed_one", the_schema_is_the_committed_one),
+            ("a_database_of_the_first_schema_keeps_its_runs", a_database_of_the_first_schema_keeps_its_runs),
         ] {
             let server = server.clone();
             trials.push(Trial::test(format!("{}::schema::{name}", database.name()), move || {
@@ -162,4 +164,43 @@ fn the_schema_is_the_committed_one(ground: Ground) {
         "{} is out of date: run `make schema` and look at the change",
         committed.display()
     );
+}
+
+/// Takes the second step of the schema back from a database with a run in it, and opens that again.
+fn a_database_of_the_first_schema_keeps_its_runs(ground: Ground) {
+    const BACK: &str = "DROP INDEX {}run_in_state; DROP INDEX {}run_of_tenant; DROP INDEX {}run_of_external; \
+                        DROP INDEX {}idempotency_of_run; DROP TRIGGER run_is_playable{on}; \
+                        ALTER TABLE {}run DROP COLUMN priority; DELETE FROM {}schema_version WHERE version = 2;";
+    const EXTERNAL: &str =
+        "CREATE INDEX run_external ON {}run (tenant, external_id) WHERE external_id IS NOT NULL";
+    let push = || vec![Push::run(NewRun::new("film"), [work(1)]).idempotency_key("before")];
+    run(async {
+        let queue = ground.open().await;
+        let before = queue.push(push()).await.expect("push").remove(0);
+        queue.close().await;
+        match ground.database {
+            Database::Sqlite => {
+                let file =
+                    rusqlite::Connection::open(ground.url.trim_start_matches("sqlite:")).expect("open");
+                let sql = format!("{BACK}{EXTERNAL}").replace("{}", "").replace("{on}", "");
+                file.execute_batch(&sql).expect("back to the first schema");
+            }
+            Database::Postgres | Database::Bouncer => {
+                let back = BACK.replace("{on}", " ON telecine.run; DROP FUNCTION telecine.run_is_playable");
+                ground.psql(&format!("{back}{EXTERNAL}").replace("{}", "telecine."));
+            }
+        }
+        assert_eq!(pending_migrations(&ground.url).await.expect("look"), ["0002_runs"]);
+
+        let queue = ground.open().await;
+
+        let listed = queue.list_runs(&RunFilter::default(), RunPage::first(9)).await.expect("list_runs");
+        assert_eq!(
+            listed.data.into_iter().map(|run| run.id).collect::<Vec<_>>(),
+            [before.run.expect("a run")]
+        );
+        assert!(queue.push(push()).await.expect("push")[0].replayed, "its key is still known");
+        queue.close().await;
+    })
+    .expect("the runtime starts");
 }

@@ -251,7 +251,7 @@ fn a_schema_that_is_behind_is_refused_if_asked(ground: Ground) {
     let careful = OpenOptions { migrate: false, ..impatient() };
 
     let error = refusal(&ground.url, &careful);
-    says(&error, &["lacks 1 step", "run `telecine migrate`"]);
+    says(&error, &["lacks 2 step", "run `telecine migrate`"]);
 
     run(async {
         assert_eq!(pending_migrations(&ground.url).await.expect("look"), ["0001_queue", "0002_runs"]);

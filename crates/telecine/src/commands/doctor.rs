@@ -48,7 +48,7 @@ pub(super) async fn run(config: Result<Config>, output: &Output) -> Result<Answe
     checks.extend(machine::checks());
     if let Some(config) = &config {
         checks.push(space::scratch(config));
-        checks.push(space::store(config));
+        checks.push(space::store(config).await);
         checks.push(database(config).await);
     }
     let findings = Findings { ok: checks.iter().all(|check| check.state != State::Fail), checks };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use telecine_pipeline::Workshop;
+use telecine_pipeline::kinds::schedule_sweeps;
 use telecine_queue::{Runtime, Slots, WorkerOptions};
 use tokio::time::Instant;
 
@@ -25,6 +26,7 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> 
     }
     let queue = open(config, Schema::Migrate).await?;
     let shop = Arc::new(workshop::open(config, &queue)?);
+    schedule_sweeps(&shop).await?;
     let kinds = match &config.kinds {
         Some(names) => kinds::all(&shop).only(names)?,
         None => kinds::all(&shop),

@@ -53,7 +53,8 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::Log
             | Key::Kinds
             | Key::Slots
-            | Key::Sandbox,
+            | Key::Sandbox
+            | Key::Recipes,
             DeValue::String(text),
         ) => Some(text.to_string()),
         (Key::InputFolders, DeValue::Array(folders)) => {
@@ -85,7 +86,7 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             value,
         ) => integer(value),
         (Key::Database | Key::Store | Key::Scratch | Key::InputFolders, _) => None,
-        (Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox, _) => None,
+        (Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox | Key::Recipes, _) => None,
     }
 }
 
@@ -104,6 +105,7 @@ fn expected(key: Key) -> &'static str {
         Key::InputFolders => "a list of texts such as [\"/srv/uploads\"], none of which has a colon in it",
         Key::Name | Key::Log => "a text",
         Key::Sandbox => "true or false",
+        Key::Recipes => "a text: the folder of your own recipes",
         Key::Kinds => "a list of texts such as [\"pause\"]",
         Key::Slots => "a table such as { cpu = 2, net = 8 } or a text such as \"cpu=2,net=8\"",
         Key::Concurrency

@@ -45,6 +45,7 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         keep_history: reader.required(Key::KeepHistoryDays, days)?,
         sandbox: reader.required(Key::Sandbox, on_or_off)?,
         tool_memory_bytes: reader.required(Key::ToolMemoryMb, mebibytes)?,
+        recipes: reader.optional(Key::Recipes, |text| Ok(text.into()))?,
         log: reader.required(Key::Log, log)?,
         typed: typed.clone(),
     };

@@ -5,6 +5,7 @@ mod commands;
 mod demo;
 mod media;
 mod plan;
+mod recipes;
 mod run;
 mod steering;
 mod telecine;

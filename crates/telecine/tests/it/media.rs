@@ -147,3 +147,39 @@ fn a_playlist_named_as_a_film_is_refused() {
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.stderr.contains("names other files"), "{refused:?}");
 }
+
+#[test]
+fn the_doctor_says_whether_threads_are_bounded() {
+    let place = Place::new();
+
+    let found = place.json(&["doctor"]);
+
+    let checks = found["checks"].as_array().expect("a list");
+    let threads = checks.iter().find(|check| check["name"] == "threads").expect("a check of threads");
+    assert!(matches!(threads["state"].as_str(), Some("ok" | "warn")), "{found}");
+}
+
+#[test]
+fn what_a_failed_program_said_is_shown() {
+    let place = Place::new();
+    let broken = [
+        &b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xff\xff\xff\xff\xff\xff\xff\x08\x02\0\0\0AAAA"[..],
+        b"\0\0\0\0IEND\xae\x42\x60\x82",
+    ]
+    .concat();
+    std::fs::write(place.path("broken.png"), broken).expect("it can be written");
+
+    let found = place.run(&["probe", "broken.png"]);
+
+    assert_ne!(found.code, Some(0), "{found:?}");
+    assert!(found.stderr.lines().any(|line| line.starts_with("  | [png")), "{found:?}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_not_blamed_on_the_scratch_folder() {
+    let place = Place::new();
+
+    let found = place.run(&["probe", "absent.mp4"]);
+
+    assert!(found.stderr.contains("next: check that the file is there"), "{found:?}");
+}

@@ -120,7 +120,8 @@ impl<'a> Begun<'a> {
                 None,
                 "it ended before a segment was stored"
             );
-            std::thread::yield_now();
+            // A breath between two looks: the encoders need the cores.
+            std::thread::park_timeout(Duration::from_millis(20));
         }
         begun
     }

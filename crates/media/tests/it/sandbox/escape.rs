@@ -208,6 +208,96 @@ async fn nothing_can_be_started_and_nothing_else_become() {
     .await;
 }
 
+/// The C library is a program, too, and lies where libraries may be read.
+fn executable_library() -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let library =
+        folders.map(|folder| Path::new(folder).join("libc.so.6")).into_iter().find(|file| file.exists());
+    let library = library.expect("a system with glibc");
+    assert_ne!(library.metadata().unwrap().permissions().mode() & 0o111, 0, "it can be executed outside");
+    library.to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn no_other_program_can_be_become_by_its_path() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (library, own) = (executable_library(), scratch.path().join("own"));
+    assert!(Command::new("cp").arg("/bin/true").arg(&own).status().unwrap().success());
+
+    all_meet(
+        scratch.path(),
+        &[
+            ("become by path", "/bin/sh", "EACCES"),
+            ("become by path", &library, "EACCES"),
+            ("become by path", own.to_str().unwrap(), "EACCES"),
+        ],
+    )
+    .await;
+}
+
+/// The launcher as another user would start it. The test runs as root in most containers, whom no such limit binds.
+fn launched_as_nobody(folder: &Path, attempt: &[&str]) -> Command {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    // The folder of the build may be closed to others.
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.join("testbed");
+    // By another process: a child that is started meanwhile would inherit the file as one that is being written to.
+    assert!(Command::new("cp").arg(TESTBED).arg(&program).status().unwrap().success());
+    let mut command = Command::new(&program);
+    command
+        .args([sandbox::LAUNCH, &rules(program.to_str().unwrap()), "--", "testbed", "escape"])
+        .args(attempt);
+    if rustix::process::getuid().is_root() {
+        command.uid(54_321).gid(54_321);
+    }
+    command
+}
+
+#[test]
+fn threads_are_bounded_where_the_kernel_bounds_them() {
+    let folder = tempfile::tempdir().unwrap();
+
+    let some = launched_as_nobody(folder.path(), &["start threads", "100"]).output().unwrap();
+    let many = launched_as_nobody(folder.path(), &["start threads", "30000"]).output().unwrap();
+
+    assert_eq!(String::from_utf8_lossy(&some.stdout), "open", "{some:?}");
+    assert_eq!(String::from_utf8_lossy(&many.stdout), "EAGAIN", "{many:?}");
+}
+
+fn rules(program: &str) -> String {
+    format!(
+        r#"{{"parent_pid": {}, "program": "{program}", "scratch": null, "readable": [], "variables": ["LC_ALL"],
+            "cpu_seconds": null, "file_size_bytes": null, "memory_bytes": 1073741824}}"#,
+        std::process::id()
+    )
+}
+
+/// In a container that is first to go, a tool is no later than the rest.
+#[test]
+fn a_tool_is_never_safer_from_the_want_of_memory_than_who_started_it() {
+    use std::io::{BufRead, BufReader};
+    for (present, expected) in [("100", "500"), ("900", "900")] {
+        let script = format!(r#"echo {present} > /proc/self/oom_score_adj; exec "$@""#);
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", &script, "sh", TESTBED, sandbox::LAUNCH, &rules(TESTBED), "--", TESTBED])
+            .args(["escape", "stay"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+
+        let score = std::fs::read_to_string(format!("/proc/{}/oom_score_adj", child.id())).unwrap();
+
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((line.as_str(), score.trim()), ("here\n", expected));
+    }
+}
+
 #[tokio::test]
 async fn rights_cannot_be_regained_and_the_group_not_be_left() {
     let scratch = tempfile::tempdir().unwrap();
@@ -283,13 +373,8 @@ async fn only_named_variables_are_seen() {
 /// A launcher that is given more than the rules name passes none of it on.
 #[test]
 fn the_launcher_drops_variables_that_the_rules_do_not_name() {
-    let rules = format!(
-        r#"{{"parent_pid": {}, "program": "{TESTBED}", "scratch": null, "readable": [], "variables": ["LC_ALL"],
-            "cpu_seconds": null, "file_size_bytes": null, "memory_bytes": 1073741824}}"#,
-        std::process::id()
-    );
     let mut command = Command::new(TESTBED);
-    command.args([sandbox::LAUNCH, &rules, "--", TESTBED, "escape", "variables"]);
+    command.args([sandbox::LAUNCH, &rules(TESTBED), "--", TESTBED, "escape", "variables"]);
     command.env("LC_ALL", "C").env("LD_PRELOAD", "/nonexistent.so");
 
     let done = command.output().unwrap();

@@ -24,6 +24,7 @@ async fn many_ranges_out_of_order_give_the_same_bytes_as_one() {
 
         assert_eq!(parts.len(), last as usize);
         assert_eq!(hashes(&parts), hashes(&whole.segments), "{}", source.display());
+        assert!(parts.iter().all(|segment| segment.damaged_frames == 0), "{}", source.display());
     }
 }
 
@@ -171,6 +172,7 @@ async fn cancelling_ends_the_work_and_keeps_what_was_told() {
         range: plan.grid.whole(),
         skip: &[],
         limits: &Limits::default(),
+        stall: RangeJob::STALL,
     };
     let cancel = CancellationToken::new();
     let mut told = Vec::new();

@@ -152,3 +152,53 @@ async fn a_recording_that_ends_before_its_length_is_truncated() {
     let whole_probe = probed(&whole).await.unwrap();
     assert_eq!(measured_as(whole_probe, &half).await.unwrap_err().code(), "input_truncated");
 }
+
+/// Three seconds with sound in a transport stream whose clock begins at `start` seconds.
+fn transport(name: &str, start: &str) -> PathBuf {
+    let args = ["-f", "lavfi", "-i", "sine=duration=3", "-c:v", "libx264", "-crf", "12", "-c:a", "aac"];
+    numbered_clip(name, "25", 3.0, &[&args[..], &["-output_ts_offset", start]].concat())
+}
+
+#[tokio::test]
+async fn transport_streams_that_were_joined_play_one_after_the_other() {
+    let (early, late) = (transport("early.ts", "0"), transport("late.ts", "60"));
+    for (name, parts) in [
+        ("twice.ts", [&early, &early]),
+        ("early-late.ts", [&early, &late]),
+        ("late-early.ts", [&late, &early]),
+    ] {
+        let source = clips::made(name, |path| crate::film::joined(path, parts.map(Clone::clone)));
+        let probe = measured(&source).await.unwrap();
+        let recipe = serde_json::from_str(RECIPE).unwrap();
+        let plan = plan(&recipe, &probe, capabilities().await).unwrap().video.unwrap();
+
+        let film = encode_whole(&source, &plan).await;
+
+        assert!(plan.timeline.frames.abs_diff(150) <= 1, "{name}: {} frames", plan.timeline.frames);
+        assert!(probe.audio().unwrap().duration_us.unwrap().abs_diff(6_000_000) < 200_000, "{name}");
+        let shown = super::shown(&film.joined("180p"));
+        for (n, seen) in shown.into_iter().take(149).enumerate() {
+            // The filter's grey is full range.
+            let seen = f64::from(seen) * 219.0 / 255.0 + 16.0;
+            let wanted = f64::from(super::brightness(u32::try_from(n % 75).unwrap()));
+            assert!((seen - wanted).abs() < 6.0, "{name}: frame {n} shows {seen}, not {wanted}");
+        }
+    }
+}
+
+/// A file may be made of nothing but packets: it is not read to its end.
+#[tokio::test]
+async fn a_file_of_more_packets_than_the_longest_film_is_too_large() {
+    let input = numbered("25", 2.2);
+    let args: Vec<&str> = input.iter().map(String::as_str).chain(["-c:v", "libx264", "-g", "20"]).collect();
+    let path = streamed("packets.mkv", &args);
+    let probe = probed(&path).await.unwrap();
+    let limits = Limits { video_fps: 20, duration: std::time::Duration::from_secs(1), ..Limits::default() };
+
+    let measured =
+        with_measured_length(&clips::toolbox(), &path, probe, &limits, &CancellationToken::new()).await;
+
+    let error = measured.unwrap_err();
+    assert_eq!(error.code(), "input_too_large");
+    assert!(error.to_string().contains("packets"), "{error}");
+}

@@ -98,7 +98,15 @@ async fn made_without_ffprobe(
 ) -> Result<Vec<SegmentDone>, MediaError> {
     let folder = tempfile::tempdir().unwrap();
     let (range, limits) = (range(start, start + 1), Limits::default());
-    let job = RangeJob { plan, source, folder: folder.path(), range, skip: &[], limits: &limits };
+    let job = RangeJob {
+        plan,
+        source,
+        folder: folder.path(),
+        range,
+        skip: &[],
+        limits: &limits,
+        stall: RangeJob::STALL,
+    };
     let toolbox = clips::toolbox().without(Program::Ffprobe);
     let cancel = CancellationToken::new();
     Ok(Box::pin(encode_range(&toolbox, &job, &cancel, &mut |_| {})).await?.segments)

@@ -20,7 +20,7 @@ const WANTED: &[Piece] = &[
     encoder("libsvtav1"),
     encoder("libopus"),
     encoder("libmp3lame"),
-    encoder("libwebp"),
+    encoder("libwebp_anim"),
     filter("zscale"),
     filter("tonemap"),
     filter("loudnorm"),
@@ -28,6 +28,10 @@ const WANTED: &[Piece] = &[
     filter("tile"),
     filter("select"),
     filter("overlay"),
+    filter("colorchannelmixer"),
+    filter("scdet"),
+    filter("blackframe"),
+    filter("bwdif"),
     filter("ebur128"),
     foreign("VipsForeignSaveWebpFile"),
     foreign("VipsForeignSaveJpegFile"),
@@ -54,6 +58,7 @@ pub(super) async fn checks(sandbox: bool) -> Vec<Check> {
     checks.push(landlock(&kernel, sandbox));
     checks.push(seccomp(&kernel, sandbox));
     checks.push(cgroup(&kernel));
+    checks.push(threads(&kernel));
     checks.push(if sandbox { escape(confinement).await } else { no_sandbox() });
     checks
 }
@@ -162,6 +167,17 @@ fn cgroup(kernel: &Kernel) -> Check {
         (true, false) => Check::warn("cgroup v2", "mounted, but without the memory controller", next),
         (false, false) => Check::warn("cgroup v2", "not mounted", next),
     }
+}
+
+fn threads(kernel: &Kernel) -> Check {
+    if kernel.bounds_threads {
+        return Check::ok("threads", "a tool that is taken over cannot start any number of them");
+    }
+    Check::warn(
+        "threads",
+        "root may start any number of them, and so may a tool that is taken over",
+        "run as another user, or in a cgroup with `pids.max` (systemd: TasksMax, containers: --pids-limit)",
+    )
 }
 
 async fn escape(confinement: Confinement) -> Check {

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use rustix::fs::{Access, access, statvfs};
 
+use telecine_pipeline::{Blobs, StoreError};
+
 use super::Check;
 use super::machine::{GIB, gib};
 use crate::config::{Config, Key};
@@ -28,14 +30,13 @@ pub(super) fn scratch(config: &Config) -> Check {
     Check::ok("scratch", detail)
 }
 
-pub(super) fn store(config: &Config) -> Check {
+pub(super) async fn store(config: &Config) -> Check {
     let shown = config.shown(Key::Store);
     if config.store.contains("://") {
-        return Check::fail(
-            "store",
-            format!("{shown}: only a folder can be a store so far"),
-            "set `store` (TELECINE_STORE) to a folder",
-        );
+        return match bucket(&config.store).await {
+            Ok(()) => Check::ok("store", format!("{shown}: it answers")),
+            Err(error) => Check::fail("store", format!("{shown}: {error}"), error.hint()),
+        };
     }
     let Folder { free, total } = match Folder::look_at(Path::new(&config.store)) {
         Ok(folder) => folder,
@@ -51,6 +52,10 @@ pub(super) fn store(config: &Config) -> Check {
         return Check::warn("store", format!("{detail}, a folder of this machine"), next);
     }
     Check::ok("store", detail)
+}
+
+async fn bucket(store: &str) -> Result<(), StoreError> {
+    Blobs::open(store)?.check().await
 }
 
 /// The space of a folder that can be written to, or could be made. Nothing is made by looking.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use telecine_pipeline::records::{InputRecord, PlanRecord, read_all};
-use telecine_pipeline::{Input, Recipe, Submission, Submitted, submit};
-use telecine_queue::{Job, JobFilter, Page, Queue, QueueError, Run, RunFilter, RunId, RunPage, RunState};
+use telecine_pipeline::{Input, Recipe, Submission, Submitted, retry, submit};
+use telecine_queue::{Job, JobFilter, Page, Queue, QueueError, RunFilter, RunId, RunPage, RunState};
 
 use super::ended::Ended;
 use super::export::Results;
@@ -22,6 +22,8 @@ use crate::studio::Studio;
 /// The priority of runs that nobody waits for at the moment, and of others.
 const SET_ASIDE: u8 = 10;
 const USUAL: u8 = 50;
+/// Less is not enough for a range of segments.
+const LEAST_SCRATCH_BYTES: u64 = 64 << 20;
 
 pub(crate) struct Batch {
     studio: Arc<Studio>,
@@ -29,6 +31,7 @@ pub(crate) struct Batch {
     recipe: Recipe,
     followed: Vec<Followed>,
     screen: Screen,
+    is_disk_full: bool,
 }
 
 /// A run that has not ended yet, and what was seen of it.
@@ -66,7 +69,7 @@ pub(crate) enum Taken {
 
 impl Batch {
     pub(crate) fn new(studio: Arc<Studio>, results: Results, recipe: Recipe, screen: Screen) -> Self {
-        Self { studio, results, recipe, followed: Vec::new(), screen }
+        Self { studio, results, recipe, followed: Vec::new(), screen, is_disk_full: false }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -120,21 +123,23 @@ impl Batch {
 
     /// Looks at every run, shows what is seen, and gives those that have ended, with their results in place.
     pub(crate) async fn look(&mut self) -> Result<Vec<Ended>> {
-        let (mut ended, mut going) = (Vec::new(), Vec::with_capacity(self.followed.len()));
-        let mut trouble = None;
-        for mut followed in std::mem::take(&mut self.followed) {
-            match self.look_at(&mut followed).await {
-                Ok(Some(run)) => ended.push(run),
-                Ok(None) => going.push(followed),
-                // It stays among the followed: whoever can wait looks again.
-                Err(error) => {
-                    going.push(followed);
-                    trouble.get_or_insert(error);
+        let (mut ended, mut trouble) = (Vec::new(), None);
+        let mut over = Vec::new();
+        // Whoever gives up waiting for this, at Ctrl-C, finds all of them still followed.
+        for followed in &mut self.followed {
+            match look_at(&self.studio, &self.results, &self.recipe, followed).await {
+                Ok(Some(run)) => {
+                    over.push(followed.run.clone());
+                    ended.push(run);
                 }
+                Ok(None) => {}
+                // It stays among the followed: whoever can wait looks again.
+                Err(error) => drop(trouble.get_or_insert(error)),
             }
         }
-        self.followed = going;
+        self.followed.retain(|followed| !over.contains(&followed.run));
         self.screen.show(&self.followed);
+        self.warn_of_full_disk();
         match trouble {
             // What has ended is told first; the trouble is met again by the next look.
             Some(error) if ended.is_empty() => Err(error),
@@ -142,27 +147,18 @@ impl Batch {
         }
     }
 
-    async fn look_at(&self, followed: &mut Followed) -> Result<Option<Ended>> {
-        let run = self.studio.queue.get_run(&followed.run).await?;
-        let run = run.with_context(|| format!("the run of {} is gone", followed.file.shown))?;
-        if run.finished_at.is_some() {
-            return self.end(followed, run).await.map(Some);
+    /// Jobs for which there is no space are not claimed. Nobody would know why nothing goes on.
+    fn warn_of_full_disk(&mut self) {
+        let scratch = &self.studio.shop.scratch;
+        let is_full = scratch.free_bytes() < LEAST_SCRATCH_BYTES;
+        if is_full && !self.is_disk_full && !self.followed.is_empty() {
+            say(format_args!(
+                "warning: there is hardly any space left for {}; what needs more waits until there is some\n\
+                 next: free some space, or set TELECINE_SCRATCH to a folder on another disk",
+                scratch.root().display()
+            ));
         }
-        followed.look(&*self.studio.queue, &self.recipe).await?;
-        Ok(None)
-    }
-
-    async fn end(&self, followed: &Followed, run: Run) -> Result<Ended> {
-        let jobs = all_jobs(&*self.studio.queue, &followed.run).await?;
-        let outputs = read_all(&*self.studio.queue, &followed.run).await?;
-        let outputs: Vec<_> = outputs.into_iter().map(|(_, output)| output).collect();
-        let input: &Path = &followed.file.path;
-        let exported = self.results.export(input, &outputs, &self.studio.shop.blobs).await?;
-        let folder = match exported.is_empty() {
-            true => None,
-            false => Some(self.results.folder_of(input)?),
-        };
-        Ended::of(&*self.studio.queue, followed, run, &jobs, folder, exported).await
+        self.is_disk_full = is_full;
     }
 
     /// Stops what runs, and the picture of it.
@@ -173,6 +169,32 @@ impl Batch {
     pub(crate) fn clear_screen(&mut self) {
         self.screen.clear();
     }
+}
+
+/// What is new of a run; its end, with its results in place, if it has ended.
+async fn look_at(
+    studio: &Studio,
+    results: &Results,
+    recipe: &Recipe,
+    followed: &mut Followed,
+) -> Result<Option<Ended>> {
+    let queue = &*studio.queue;
+    let run = queue.get_run(&followed.run).await?;
+    let run = run.with_context(|| format!("the run of {} is gone", followed.file.shown))?;
+    if run.finished_at.is_none() {
+        followed.look(queue, recipe).await?;
+        return Ok(None);
+    }
+    let jobs = all_jobs(queue, &followed.run).await?;
+    let outputs = read_all(queue, &followed.run).await?;
+    let outputs: Vec<_> = outputs.into_iter().map(|(_, output)| output).collect();
+    let input: &Path = &followed.file.path;
+    let exported = results.export(input, &outputs, &studio.shop.blobs).await?;
+    let folder = match exported.is_empty() {
+        true => None,
+        false => Some(results.folder_of(input)?),
+    };
+    Ended::of(queue, followed, run, &jobs, folder, exported).await.map(Some)
 }
 
 /// The key makes the same command find the same run.
@@ -224,7 +246,7 @@ async fn take_up(queue: &dyn Queue, run: &RunId, before: Before) -> Result<Taken
     Ok(match found.map(|run| run.state) {
         Some(RunState::Queued | RunState::Running) | None => Taken::Resumed,
         Some(RunState::Partial | RunState::Failed | RunState::Cancelled) if before == Before::Retry => {
-            match queue.retry_run(run, &[]).await? {
+            match retry(queue, run, &[]).await? {
                 0 => Taken::Known,
                 _ => Taken::Retried,
             }

@@ -155,18 +155,15 @@ pub(crate) fn report(ended: &[Ended], output: &Output) -> Result<()> {
 }
 
 fn table(ended: &[Ended]) -> Table {
-    let mut table = Table::new(["FILE", "OUTPUT", "SIZE", "FILES", "DURATION", "PATH"]);
-    for run in ended {
-        for made in &run.outputs {
-            table.row([
-                run.shown.clone().into(),
-                Cell::painted(&made.name, Paint::Bold),
-                human::bytes(made.bytes).into(),
-                made.files.to_string().into(),
-                duration(made).unwrap_or_else(|| "-".into()).into(),
-                made.path.display().to_string().into(),
-            ]);
-        }
+    let mut table = Table::new(["OUTPUT", "SIZE", "FILES", "DURATION", "PATH"]);
+    for made in ended.iter().flat_map(|run| &run.outputs) {
+        table.row([
+            Cell::painted(&made.name, Paint::Bold),
+            human::bytes(made.bytes).into(),
+            made.files.to_string().into(),
+            duration(made).unwrap_or_else(|| "-".into()).into(),
+            made.path.display().to_string().into(),
+        ]);
     }
     table
 }

@@ -152,9 +152,12 @@ async fn put(file: &StoredFile, target: &Path, blobs: &Blobs) -> Result<()> {
     fs::create_dir_all(folder).with_context(cannot)?;
     match blobs.local_path(&file.key) {
         Some(blob) => {
-            let (blob, target) = (blob, target.to_owned());
-            tokio::task::spawn_blocking(move || link_or_copy(&blob, &target)).await?.with_context(cannot)
+            let (file, target) = (file.clone(), target.to_owned());
+            tokio::task::spawn_blocking(move || link_or_copy(&file, &blob, &target))
+                .await?
+                .with_context(cannot)
         }
+        None if has_content_of(file, target).with_context(cannot)? => Ok(()),
         None => {
             let part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder).with_context(cannot)?;
             blobs.fetch(&file.key, part.path()).await?;
@@ -164,8 +167,8 @@ async fn put(file: &StoredFile, target: &Path, blobs: &Blobs) -> Result<()> {
     }
 }
 
-fn link_or_copy(blob: &Path, target: &Path) -> io::Result<()> {
-    if is_there_already(blob, target)? {
+fn link_or_copy(file: &StoredFile, blob: &Path, target: &Path) -> io::Result<()> {
+    if is_there_already(file, blob, target)? {
         return Ok(());
     }
     let folder = target.parent().unwrap_or(Path::new("."));
@@ -173,26 +176,43 @@ fn link_or_copy(blob: &Path, target: &Path) -> io::Result<()> {
     let part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder)?.into_temp_path();
     fs::remove_file(&part)?;
     if fs::hard_link(blob, &part).is_err() {
-        let modified = fs::metadata(blob)?.modified()?;
         fs::copy(blob, &part)?;
-        let copy = File::options().write(true).open(&part)?;
-        readable_by_others(&copy)?;
-        copy.set_modified(modified)?;
+        readable_by_others(&File::options().write(true).open(&part)?)?;
     }
     part.persist(target).map_err(|refused| refused.error)
 }
 
-/// The same file by another name, or a copy of ours, which has its time.
-fn is_there_already(blob: &Path, target: &Path) -> io::Result<bool> {
+/// The same file by another name, or a copy.
+fn is_there_already(file: &StoredFile, blob: &Path, target: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
-    let there = match fs::symlink_metadata(target) {
-        Ok(there) => there,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(error),
-    };
     let blob = fs::metadata(blob)?;
-    let is_same = (there.dev(), there.ino()) == (blob.dev(), blob.ino());
-    Ok(is_same || (there.is_file() && there.len() == blob.len() && there.modified()? == blob.modified()?))
+    let is_same = fs::symlink_metadata(target)
+        .is_ok_and(|there| (there.dev(), there.ino()) == (blob.dev(), blob.ino()));
+    Ok(is_same || has_content_of(file, target)?)
+}
+
+/// Times and lengths can agree by chance; hashes do not.
+fn has_content_of(file: &StoredFile, target: &Path) -> io::Result<bool> {
+    if !fs::symlink_metadata(target).is_ok_and(|there| there.is_file() && there.len() == file.bytes) {
+        return Ok(false);
+    }
+    let mut hash = HashWriter(Sha256::new());
+    io::copy(&mut File::open(target)?, &mut hash)?;
+    let hex: String = hash.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(hex == file.sha256)
+}
+
+struct HashWriter(Sha256);
+
+impl Write for HashWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Temporary files are for their owner alone; results are for whoever may look into the folder.
@@ -209,5 +229,121 @@ fn remove_with_empty_folders(root: &Path, file: &str) {
         if fs::remove_dir(folder).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place {
+        folder: tempfile::TempDir,
+        results: Results,
+        blobs: Blobs,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            let results =
+                Results::open(&folder.path().join("out"), &folder.path().join("own")).expect("a folder");
+            let blobs = Blobs::in_folder(&folder.path().join("store")).expect("a store");
+            Self { folder, results, blobs }
+        }
+
+        async fn output(&self, step: &str, run: &str, files: &[&str]) -> OutputRecord {
+            let mut stored = Vec::new();
+            for path in files {
+                let key = format!("_/{run}/{step}/{path}");
+                let bytes = format!("{run} {path}");
+                self.blobs.put_bytes(&key, bytes.clone().into()).await.expect("stored");
+                let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+                let bytes = bytes.len() as u64;
+                stored.push(StoredFile { path: (*path).to_owned(), key, bytes, sha256 });
+            }
+            OutputRecord {
+                name: step.to_owned(),
+                kind: step.to_owned(),
+                step: step.to_owned(),
+                main: files[0].to_owned(),
+                files: stored,
+                facts: serde_json::Value::Null,
+            }
+        }
+
+        async fn export(&self, input: &str, outputs: &[OutputRecord]) -> Vec<Exported> {
+            self.results.export(Path::new(input), outputs, &self.blobs).await.expect("exported")
+        }
+
+        fn out(&self, path: &str) -> PathBuf {
+            self.folder.path().join("out").join(path)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_later_run_replaces_what_an_earlier_one_made_of_the_same_step_alone() {
+        let place = Place::new();
+        let first = [
+            place.output("hls", "one", &["master.m3u8", "720p/old.m4s"]).await,
+            place.output("mp4", "one", &["video.mp4"]).await,
+        ];
+        place.export("/in/film.mov", &first).await;
+        fs::write(place.out("film/hls/notes.txt"), "mine").expect("a file of the user's own");
+
+        let second = [place.output("hls", "two", &["master.m3u8", "480p/new.m4s"]).await];
+        place.export("/in/film.mov", &second).await;
+
+        let read = |path: &str| fs::read_to_string(place.out(path)).ok();
+        assert_eq!(read("film/hls/master.m3u8").as_deref(), Some("two master.m3u8"));
+        assert_eq!(read("film/hls/480p/new.m4s").as_deref(), Some("two 480p/new.m4s"));
+        assert!(!place.out("film/hls/720p").exists(), "what nothing names any more is gone");
+        assert_eq!(read("film/hls/notes.txt").as_deref(), Some("mine"));
+        assert_eq!(read("film/mp4/video.mp4").as_deref(), Some("one video.mp4"));
+    }
+
+    #[tokio::test]
+    async fn two_inputs_of_one_name_have_folders_of_their_own_for_good() {
+        let place = Place::new();
+        let output = [place.output("hls", "one", &["master.m3u8"]).await];
+
+        let mut folders = Vec::new();
+        for input in ["/a/film.mov", "/a/film.mp4", "/b/film.mov", "/a/film.mp4"] {
+            folders.push(place.export(input, &output).await.remove(0).path);
+        }
+
+        assert_eq!(folders[0], place.out("film/hls/master.m3u8"));
+        assert_eq!(folders[1], place.out("film.mp4/hls/master.m3u8"));
+        assert!(folders[2] != folders[0] && folders[2] != folders[1], "{folders:?}");
+        assert_eq!(folders[3], folders[1]);
+    }
+
+    #[tokio::test]
+    async fn putting_the_same_there_again_changes_nothing_and_leaves_nothing_behind() {
+        let place = Place::new();
+        let output = [place.output("mp4", "one", &["video.mp4"]).await];
+
+        place.export("/a/film.mov", &output).await;
+        place.export("/a/film.mov", &output).await;
+
+        let left: Vec<_> = fs::read_dir(place.out("film/mp4")).expect("a folder").collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    #[tokio::test]
+    async fn a_copy_is_known_again_and_another_file_of_the_same_length_is_replaced() {
+        let place = Place::new();
+        let output = [place.output("mp4", "one", &["video.mp4"]).await];
+        let exported = place.export("/a/film.mov", &output).await.remove(0).path;
+        let file = &output[0].files[0];
+        let blob = place.blobs.local_path(&file.key).expect("the store is a folder");
+        let copied = place.out("copy");
+        fs::copy(&blob, &copied).expect("a copy");
+
+        assert!(is_there_already(file, &blob, &copied).expect("readable"));
+        fs::remove_file(&exported).expect("it was there");
+        fs::write(&exported, "x".repeat(file.bytes as usize)).expect("another file");
+        place.export("/a/film.mov", &output).await;
+
+        assert_eq!(fs::read(&exported).expect("readable"), fs::read(&blob).expect("readable"));
     }
 }

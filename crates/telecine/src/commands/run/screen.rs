@@ -85,7 +85,10 @@ fn told(step: &StepSight, pace: &Pace) -> String {
         StepState::Waiting => format!("waits for {}", step.waits_for.join(", ")),
         StepState::Queued => step.trouble.clone().unwrap_or_else(|| "waits for a slot".into()),
         StepState::Running => {
-            let speed = pace.speed().map(|speed| format!("{speed:.1}x"));
+            let speed = pace.speed().map(|speed| match speed {
+                ..1.0 => format!("{speed:.2}x"),
+                _ => format!("{speed:.1}x"),
+            });
             let left = pace.left().map(|left| format!("{} left", human::duration(left)));
             let is_looking = step.name == INGEST && pace.left().is_none();
             if is_looking {

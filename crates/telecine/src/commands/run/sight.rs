@@ -57,8 +57,7 @@ pub(crate) fn steps(recipe: &Recipe, known: &Known, jobs: &[Job]) -> Vec<StepSig
     // Until it has ended, nobody knows what else there will be.
     let is_planned = ingest.state == StepState::Done;
     let rest: Vec<StepSight> = recipe
-        .steps
-        .iter()
+        .enabled_steps()
         .map(|wanted| StepSight {
             waits_for: if is_planned { wanted.needs.clone() } else { vec![INGEST.to_owned()] },
             ..step(&wanted.name, &of(&wanted.name), known, is_planned)
@@ -194,13 +193,8 @@ mod tests {
 
     fn recipe() -> Recipe {
         let step = |name: &str, does, needs: &[&str]| Step {
-            name: name.into(),
-            does,
             needs: needs.iter().map(|need| (*need).to_owned()).collect(),
-            required: true,
-            lane: None,
-            priority: None,
-            attempts: None,
+            ..Step::new(name, does)
         };
         let steps = vec![
             step("pictures", Does::Pictures(Default::default()), &[]),

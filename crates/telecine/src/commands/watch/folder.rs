@@ -2,7 +2,6 @@
 //!
 //! It is listed again and again. Notifications of the kernel would not spare that: they tell nothing on network file
 //! systems, can be lost when many come at once, and a file is complete only after a time in which nothing is told of it.
-//! Listing ten thousand files costs about 20 ms.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

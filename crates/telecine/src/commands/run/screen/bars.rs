@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use telecine_queue::RunId;
 
 use super::super::batch::Followed;
@@ -18,7 +19,9 @@ const WHOLE: u64 = 1_000;
 pub(crate) struct Bars {
     all: MultiProgress,
     files: HashMap<RunId, FileBars>,
-    rest: ProgressBar,
+    /// How many files are not shown, where there are such.
+    rest: Option<ProgressBar>,
+    _keys: UnseenKeys,
 }
 
 struct FileBars {
@@ -30,8 +33,7 @@ impl Bars {
     pub(super) fn new() -> Self {
         let all = MultiProgress::new();
         talk_beside(Some(all.clone()));
-        let rest = all.add(ProgressBar::new_spinner().with_style(style("{msg:.dim}")));
-        Self { all, files: HashMap::new(), rest }
+        Self { all, files: HashMap::new(), rest: None, _keys: UnseenKeys::new() }
     }
 
     pub(super) fn show(&mut self, followed: &[Followed]) {
@@ -51,28 +53,41 @@ impl Bars {
                 bars.draw(one);
             }
         }
-        match followed.len() - shown.len() {
-            0 => self.rest.set_message(""),
-            more => self.rest.set_message(format!("and {} more", human::count(more as u64, "file"))),
+        self.show_rest(followed.len() - shown.len());
+    }
+
+    fn show_rest(&mut self, files: usize) {
+        if files == 0 {
+            if let Some(rest) = self.rest.take() {
+                rest.finish_and_clear();
+                self.all.remove(&rest);
+            }
+            return;
         }
+        let rest = self
+            .rest
+            .get_or_insert_with(|| self.all.add(ProgressBar::new_spinner().with_style(style("{msg:.dim}"))));
+        rest.set_message(format!("and {} more", human::count(files as u64, "file")));
     }
 
     fn add(&mut self, one: &Followed) {
         if let Some(old) = self.files.remove(&one.run) {
             old.remove(&self.all);
         }
-        let insert = |bar: ProgressBar| self.all.insert_before(&self.rest, bar);
+        let insert = |bar: ProgressBar| match &self.rest {
+            Some(rest) => self.all.insert_before(rest, bar),
+            None => self.all.add(bar),
+        };
         let title = insert(ProgressBar::new_spinner().with_style(style("{msg:.bold}")));
         let steps = one.steps.iter().map(|_| insert(ProgressBar::new(WHOLE))).collect();
         self.files.insert(one.run.clone(), FileBars { title, steps });
     }
 
     pub(super) fn clear(&mut self) {
-        for (_, bars) in self.files.drain() {
-            bars.remove(&self.all);
-        }
-        self.rest.finish_and_clear();
         let _ = self.all.clear();
+        // Nothing draws any more, whoever still holds a bar.
+        self.all.set_draw_target(ProgressDrawTarget::hidden());
+        self.files.clear();
         talk_beside(None);
     }
 }
@@ -105,6 +120,32 @@ impl FileBars {
     }
 }
 
+/// While it lives, the terminal does not write `^C` when that is pressed: the cursor stands at the end of a full line, and
+/// what it pushes to the next one could not be cleared any more.
+struct UnseenKeys {
+    before: Option<Termios>,
+}
+
+impl UnseenKeys {
+    fn new() -> Self {
+        let before = tcgetattr(std::io::stderr()).ok();
+        if let Some(before) = &before {
+            let mut without = before.clone();
+            without.local_modes.remove(LocalModes::ECHOCTL);
+            let _ = tcsetattr(std::io::stderr(), OptionalActions::Now, &without);
+        }
+        Self { before }
+    }
+}
+
+impl Drop for UnseenKeys {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(std::io::stderr(), OptionalActions::Now, before);
+        }
+    }
+}
+
 /// Those that are worked on first, and no more than the terminal has lines for: what scrolls away cannot be redrawn.
 fn that_fit(followed: &[Followed], rows: usize) -> Vec<&Followed> {
     let mut left = rows.saturating_sub(2);
@@ -122,7 +163,7 @@ fn take(left: &mut usize, lines: usize) -> bool {
 }
 
 fn rows() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
+    let size = tcgetwinsize(std::io::stderr()).ok();
     size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0).unwrap_or(DEFAULT_ROWS)
 }
 
