@@ -27,6 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("exec::a_program_beside_the_recipe_leaves_files_and_facts".into(), files_and_facts),
+        trial("exec::the_example_of_the_documentation_works".into(), documented_example),
         trial("exec::a_program_reads_what_the_steps_before_it_made".into(), needs_are_readable),
         trial("exec::a_program_reads_the_film_before_it".into(), a_film_is_readable),
         trial("exec::what_a_program_needs_is_fetched_from_a_bucket".into(), needs_are_fetched),
@@ -169,6 +170,33 @@ print(json.dumps({"facts": {"length": len(data)}}))
         given["input"]["probe"].is_object() && given["input"]["sha256"].as_str().unwrap().len() == 64,
         "{given}"
     );
+    studio.close().await;
+}
+
+async fn documented_example() {
+    let documentation = include_str!("../../../../docs/exec.md");
+    let block = |language: &str| {
+        let (_, rest) = documentation.split_once(&format!("```{language}\n")).unwrap();
+        rest.split_once("```").unwrap().0.to_owned()
+    };
+    let studio = Studio::open().await;
+    let folder = studio.file("recipes");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("labelled.toml"), block("toml")).unwrap();
+    std::fs::write(folder.join("label.py"), block("python")).unwrap();
+    std::fs::set_permissions(folder.join("label.py"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let recipes = Recipes::load(Some(&folder)).unwrap();
+
+    let run = studio.submit(recipes.get("labelled").unwrap(), &photo(&studio)).await;
+    let ended = studio.ended(&run).await;
+
+    assert_eq!(ended.state, RunState::Succeeded, "{:?}", studio.failures(&run).await);
+    let outputs = studio.outputs(&run).await;
+    let named = |name: &str| outputs.iter().find(|output| output.name == name).unwrap();
+    let labels: Value = serde_json::from_str(&text(&studio, named("labels"), "labels.json").await).unwrap();
+    assert_eq!(labels["language"], "en");
+    assert_eq!(labels["labels"].as_array().unwrap().len(), named("image").files.len());
+    assert_eq!(named("label").facts["count"], named("image").files.len());
     studio.close().await;
 }
 

@@ -284,7 +284,7 @@ fn pictures_come_early_and_keep_no_viewer_waiting() {
 
 fn every_job_stands_behind_what_it_needs() {
     let all = "[steps.hls]\nkind = \"hls\"\nneeds = [\"scan\"]\n[steps.mp4]\nkind = \"mp4\"\nneeds = [\"hls\"]\n\
-               [steps.own]\nkind = \"mp4\"\n[steps.scan]\nkind = \"exec\"\nwith.command = [\"x\"]\n\
+               [steps.own]\nkind = \"mp4\"\n[steps.scan]\nkind = \"exec\"\nwith.command = [\"sh\"]\n\
                [steps.pictures]\nkind = \"pictures\"\n[steps.audio]\nkind = \"audio\"\nneeds = [\"mp4\"]\n";
     for recipe in [built_in("web-video", &["mp4.enabled=true"]), built_in("vertical", &[]), parsed(all)] {
         for probe in [film(60), small_film(60), film(7_200)] {
@@ -321,10 +321,10 @@ fn costs_grow_with_the_work() {
 
 fn a_step_waits_for_all_of_what_it_needs() {
     let recipe = parsed(
-        "[steps.scan]\nkind = \"exec\"\nwith.command = [\"/bin/scan\"]\nlane = \"net\"\nattempts = 2\npriority = 90\n\
+        "[steps.scan]\nkind = \"exec\"\nwith.command = [\"/bin/sh\"]\nlane = \"net\"\nattempts = 2\npriority = 90\n\
          [steps.hls]\nkind = \"hls\"\nneeds = [\"scan\"]\n\
          [steps.mp4]\nkind = \"mp4\"\nneeds = [\"hls\"]\n\
-         [steps.tell]\nkind = \"exec\"\nneeds = [\"mp4\", \"hls\"]\nwith.command = [\"/bin/tell\"]\n",
+         [steps.tell]\nkind = \"exec\"\nneeds = [\"mp4\", \"hls\"]\nwith.command = [\"/bin/sh\"]\n",
     );
 
     let jobs = jobs(&recipe, &film(60));
@@ -354,7 +354,7 @@ fn an_input_without_pictures_leaves_optional_ones_out() {
 fn what_needs_a_step_that_was_left_out_is_left_out() {
     let recipe = parsed(
         "[steps.hls]\nkind = \"hls\"\n[steps.stills]\nkind = \"pictures\"\n\
-         [steps.tags]\nkind = \"exec\"\nneeds = [\"stills\"]\nrequired = false\nwith.command = [\"x\"]\n",
+         [steps.tags]\nkind = \"exec\"\nneeds = [\"stills\"]\nrequired = false\nwith.command = [\"sh\"]\n",
     );
 
     let planned = planned(&recipe, &sound(60));

@@ -94,7 +94,8 @@ mod tests {
         assert!(find_program(&["sh".into(), "-c".into()]).unwrap().ends_with("sh"));
 
         assert_eq!(reason("/bin"), "is no file");
-        assert_eq!(reason("/etc/hostname"), "is not executable");
+        let plain = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(reason(plain.path().to_str().unwrap()), "is not executable");
         assert_eq!(reason("/nowhere/sh"), "does not exist");
         assert_eq!(reason("no-such-program"), "is not in PATH");
         assert!(reason("bin/sh").starts_with("is neither"));
