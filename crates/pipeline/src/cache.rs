@@ -4,11 +4,14 @@
 //! borrowers are counted in one record of the owner, which is only ever changed from the version that was read: so a
 //! run cannot borrow what is just being deleted, nor delete what is just being borrowed.
 
+use std::collections::BTreeMap;
+
+use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 use telecine_media::Capabilities;
 use telecine_queue::{Queue, QueueError, RunId, RunState};
 
-use crate::blobs::{Blobs, StoreError, hash_bytes};
+use crate::blobs::{Blobs, StoreError, hash_bytes, hash_file};
 use crate::failure::{Attempted, Failed};
 use crate::keys;
 use crate::kinds::Attempt;
@@ -29,9 +32,9 @@ struct Maker {
 }
 
 impl WorkName {
-    pub(crate) fn of(input_sha256: &str, recipe: &Recipe, programs: &Capabilities) -> Self {
+    fn of(input_sha256: &str, marks: &[String], recipe: &Recipe, programs: &Capabilities) -> Self {
         let parts = (
-            input_sha256,
+            (input_sha256, marks),
             recipe.enabled_steps().collect::<Vec<_>>(),
             (&programs.ffmpeg_version, &programs.ffprobe_version, &programs.vips_version),
             &programs.working_hardware,
@@ -66,11 +69,8 @@ pub(crate) async fn borrow(attempt: &Attempt<'_>, work: &WorkName) -> Attempted<
         return Ok(None);
     }
     let outputs = read_all::<OutputRecord>(queue, &owner).await?;
-    for (_, output) in &outputs {
-        let main = output.files.iter().find(|file| file.path == output.main);
-        if !matches!(main, Some(file) if blobs.exists(&file.key).await?) {
-            return Ok(None);
-        }
+    if !are_whole(blobs, &attempt.job.tenant, &owner, &outputs).await? {
+        return Ok(None);
     }
     let is_borrowed = change(queue, &owner, |lifetime| {
         if lifetime.has_ended {
@@ -91,6 +91,19 @@ pub(crate) async fn borrow(attempt: &Attempt<'_>, work: &WorkName) -> Attempted<
     }
     attempt.leave(BORROWED, &BorrowedRecord { owner: owner.clone() });
     Ok(Some(owner))
+}
+
+/// Whether every file of these outputs is still there, as long as it was: stores lose things, and people delete them.
+async fn are_whole(
+    blobs: &Blobs,
+    tenant: &str,
+    owner: &RunId,
+    outputs: &[(String, OutputRecord)],
+) -> Attempted<bool> {
+    let stored = blobs.entries(&keys::of_run(tenant, owner)).map_ok(|meta| (meta.key, meta.bytes));
+    let stored: BTreeMap<String, u64> = stored.try_collect().await?;
+    let mut files = outputs.iter().flat_map(|(_, output)| &output.files);
+    Ok(files.all(|file| stored.get(&file.key) == Some(&file.bytes)))
 }
 
 async fn maker(blobs: &Blobs, key: &str) -> Attempted<Option<RunId>> {
@@ -136,11 +149,11 @@ pub async fn delete(queue: &dyn Queue, blobs: &Blobs, id: &RunId) -> Result<Dele
         let message = format!("{id} is {}", run.state);
         return Err(Failed::for_good("run_not_ended", message, "cancel it first"));
     }
+    // From here on nobody can borrow from it, and it is shown no more: if this is cut short, it is deleted again.
+    change(queue, id, |lifetime| Some(LifetimeRecord { has_ended: true, ..lifetime })).await?;
     if let Some((_, borrowed)) = read_all::<BorrowedRecord>(queue, id).await?.pop() {
         give_back(queue, blobs, &run.tenant, id, &borrowed.owner).await?;
     }
-    // From here on nobody can borrow from it.
-    change(queue, id, |lifetime| Some(LifetimeRecord { has_ended: true, ..lifetime })).await?;
     let (_, lifetime) = read_versioned::<LifetimeRecord>(queue, id, LIFETIME).await?;
     if lifetime.is_some_and(|lifetime| !lifetime.borrowers.is_empty()) {
         return Ok(Deleted::Lent);
@@ -200,5 +213,12 @@ pub(crate) async fn work_of(
     recipe: &Recipe,
 ) -> Attempted<WorkName> {
     let programs = attempt.shop.capabilities(&attempt.cancel).await?;
-    Ok(WorkName::of(&input.sha256, recipe, programs))
+    // A picture that is laid over the film is named by the recipe; what it shows is in its file.
+    let mut marks = Vec::new();
+    for step in recipe.enabled_steps() {
+        if let Some(mark) = step.does.media().and_then(|wanted| wanted.video?.watermark) {
+            marks.push(hash_file(&mark.image).await?.0);
+        }
+    }
+    Ok(WorkName::of(&input.sha256, &marks, recipe, programs))
 }

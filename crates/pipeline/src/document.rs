@@ -12,7 +12,8 @@ use telecine_queue::{
 };
 
 use crate::records::{
-    FailureRecord, InputRecord, LifetimeRecord, OutputRecord, RunRecord, StoredFile, WarningRecord, parse_as,
+    FailureRecord, InputRecord, LifetimeRecord, OutputRecord, RunRecord, StoredFile, WarningRecord,
+    assembled, parse_as,
 };
 use crate::submission::RunMeta;
 
@@ -136,7 +137,7 @@ pub struct ErrorShown {
 pub async fn describe(queue: &dyn Queue, id: &RunId) -> Result<Option<RunDocument>, QueueError> {
     let Some(run) = queue.get_run(id).await? else { return Ok(None) };
     let jobs = jobs_of(queue, id).await?;
-    let records = queue.records(id, None).await?;
+    let records = assembled(queue.records(id, None).await?)?;
     let lifetime = records.iter().find(|record| record.kind == LifetimeRecord::TYPE);
     let lifetime: Option<LifetimeRecord> = lifetime.cloned().map(parse_as).transpose()?;
     if lifetime.is_some_and(|lifetime| lifetime.has_ended) {
@@ -248,7 +249,9 @@ impl Facts {
 
     /// What was published, and of the rest whether it is still to come.
     fn outputs(&self, meta: &RunMeta) -> Result<Vec<OutputShown>, QueueError> {
-        let published = self.all::<OutputRecord>()?;
+        // What a cancelled run had made by then is swept.
+        let is_kept = self.run.state != RunState::Cancelled;
+        let published = if is_kept { self.all::<OutputRecord>()? } else { Vec::new() };
         let mut shown = Vec::new();
         for step in meta.recipe.enabled_steps() {
             let of_step: Vec<_> = published.iter().filter(|output| output.step == step.name).collect();
@@ -292,12 +295,16 @@ impl Facts {
             return Ok(None);
         }
         let failed = self.jobs.iter().filter(|job| job.required && job.state == JobState::Failed);
-        let Some(job) = failed.min_by_key(|job| (job.finished_at, job.id)) else { return Ok(None) };
+        failed.min_by_key(|job| (job.finished_at, job.id)).map(|job| self.why(job)).transpose()
+    }
+
+    /// Why a job failed, with what its last attempt left of it.
+    fn why(&self, job: &Job) -> Result<ErrorShown, QueueError> {
         let details =
             self.records.iter().find(|it| it.kind == FailureRecord::TYPE && it.key == job.id.to_string());
         let details: Option<FailureRecord> = details.cloned().map(parse_as).transpose()?;
         let told = job.error.clone();
-        Ok(Some(match (details, told) {
+        Ok(match (details, told) {
             // What the queue says is newer: the worker died, or ran out of time, after the failure that it told of.
             (Some(failure), Some(told)) if told.code == failure.code => ErrorShown {
                 code: failure.code,
@@ -309,7 +316,7 @@ impl Facts {
                 hint: failure.hint,
             },
             (_, told) => ErrorShown::of_queue(job, told),
-        }))
+        })
     }
 }
 
@@ -384,7 +391,9 @@ impl StepStatus {
 
 fn share_done(jobs: &[&Job]) -> f64 {
     let done = jobs.iter().map(|job| match job.state {
-        state if state.is_terminal() => 1.0,
+        JobState::Completed => 1.0,
+        // What will not be done any more does not count as done.
+        JobState::Failed | JobState::Cancelled | JobState::Skipped => 0.0,
         _ => job.progress.unwrap_or(0.0),
     });
     if jobs.is_empty() { 0.0 } else { done.sum::<f64>() / jobs.len() as f64 }

@@ -287,6 +287,12 @@ async fn localised(attempt: &Attempt<'_>, file: &StoredFile, copy: PathBuf) -> A
     if sha256 == file.sha256 {
         return Ok(path);
     }
+    // So that a retry makes it again instead of finding it.
+    attempt.shop.blobs.delete(&file.key).await?;
     let message = format!("{} has other bytes than were stored", file.key);
-    Err(Failed::for_good("verification_failed", message, "check the store, then retry the step that made it"))
+    Err(Failed::for_good(
+        "verification_failed",
+        message,
+        "check the store's disks, then retry the step that made it: `telecine runs retry RUN --step STEP`",
+    ))
 }

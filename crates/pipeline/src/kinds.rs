@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::keys;
-use crate::records::{INPUT, InputRecord, RunRecord, StoredFile, read, record};
+use crate::records::{INPUT, InputRecord, RunRecord, StoredFile, pages_of, read};
 use crate::scratch::JobFolder;
 use crate::source::Source;
 use crate::workshop::Workshop;
@@ -137,7 +137,7 @@ impl Attempt<'_> {
 
     /// Leaves a record, at once and under the fence of this job.
     pub(crate) fn leave<T: RunRecord>(&self, key: impl Into<String>, document: &T) {
-        self.context.record(record(key, document));
+        pages_of(key, document).into_iter().for_each(|page| self.context.record(page));
     }
 
     pub(crate) async fn input(&self) -> Attempted<(InputRecord, Source)> {

@@ -1,11 +1,14 @@
 //! What the jobs of a run leave for each other: small documents, written under the fence of the job that made them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use telecine_media::{Format, LoudnessMeasure, Plan, Probe, SegmentFact};
 use telecine_queue::{NewRecord, Queue, QueueError, Record, RunId};
+
+use crate::blobs::hash_bytes;
 
 /// A document with its type's name.
 pub trait RunRecord: Serialize + DeserializeOwned {
@@ -177,23 +180,93 @@ pub fn segment_key(step: &str, segment: u32) -> String {
     format!("{step}/{segment:05}")
 }
 
-/// To be written by the job that made it.
-pub fn record<T: RunRecord>(key: impl Into<String>, document: &T) -> NewRecord {
+/// To be written by the job that made it. The caller knows that it is small.
+pub(crate) fn record<T: RunRecord>(key: impl Into<String>, document: &T) -> NewRecord {
     let json = serde_json::to_value(document).expect("a record is plain data");
     NewRecord::new(T::TYPE, key, json)
 }
 
+/// The same of any size: a document that is too long for one record stands on pages, which come first. Their keys have
+/// the content in them, so what is half written is never read.
+pub(crate) fn pages_of<T: RunRecord>(key: impl Into<String>, document: &T) -> Vec<NewRecord> {
+    let (key, text) = (key.into(), serde_json::to_string(document).expect("a record is plain data"));
+    if text.len() <= PAGE_BYTES {
+        return vec![record(key, document)];
+    }
+    let hash = hash_bytes(text.as_bytes());
+    let mut pages = Vec::new();
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (page, after) = rest.split_at(rest.floor_char_boundary(PAGE_BYTES.min(rest.len())));
+        let key = page_key(&hash, pages.len());
+        pages.push(NewRecord::new(PAGE, key, Value::String(page.to_owned())));
+        rest = after;
+    }
+    let head = Paged { paged: hash, pages: pages.len() };
+    let head = serde_json::to_value(head).expect("a record is plain data");
+    pages.push(NewRecord::new(T::TYPE, key, head));
+    pages
+}
+
+/// Text of a page. As JSON in a record it may take up to twice as much.
+const PAGE_BYTES: usize = 100_000;
+const PAGE: &str = "page";
+
+/// What stands in a record whose document is on pages.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Paged {
+    /// Of the document's text.
+    paged: String,
+    pages: usize,
+}
+
+fn page_key(hash: &str, number: usize) -> String {
+    format!("{hash}/{number:04}")
+}
+
 /// Every document of one type, by key.
 pub async fn read_all<T: RunRecord>(queue: &dyn Queue, run: &RunId) -> Result<Vec<(String, T)>, QueueError> {
-    let records = queue.records(run, Some(T::TYPE)).await?;
-    records.into_iter().map(parse).collect()
+    let mut records = queue.records(run, Some(T::TYPE)).await?;
+    if records.iter().any(|record| paged(record).is_some()) {
+        records.extend(queue.records(run, Some(PAGE)).await?);
+    }
+    assembled(records)?.into_iter().filter(|record| record.kind == T::TYPE).map(parse).collect()
 }
 
 /// One document; `None` where nobody wrote it.
 pub async fn read<T: RunRecord>(queue: &dyn Queue, run: &RunId, key: &str) -> Result<Option<T>, QueueError> {
-    let records = queue.records(run, Some(T::TYPE)).await?;
-    let found = records.into_iter().find(|record| record.key == key);
-    found.map(|record| parse(record).map(|(_, document)| document)).transpose()
+    let found = read_all(queue, run).await?.into_iter().find(|(found, _)| found == key);
+    Ok(found.map(|(_, document)| document))
+}
+
+/// Documents that stand on pages, put together; the pages are left out.
+pub(crate) fn assembled(records: Vec<Record>) -> Result<Vec<Record>, QueueError> {
+    let (pages, documents): (Vec<Record>, Vec<Record>) =
+        records.into_iter().partition(|record| record.kind == PAGE);
+    let pages: BTreeMap<&str, &str> =
+        pages.iter().filter_map(|page| Some((page.key.as_str(), page.json.as_str()?))).collect();
+    let whole = |record: Record| {
+        let Some(head) = paged(&record) else { return Ok(record) };
+        let text: Option<String> = (0..head.pages)
+            .map(|number| pages.get(page_key(&head.paged, number).as_str()).copied())
+            .collect();
+        let text = text.ok_or_else(|| torn(&record, "a page is missing"))?;
+        let json = serde_json::from_str(&text).map_err(|error| torn(&record, &error.to_string()))?;
+        Ok(Record { json, ..record })
+    };
+    documents.into_iter().map(whole).collect()
+}
+
+fn paged(record: &Record) -> Option<Paged> {
+    record.json.get("paged")?;
+    serde_json::from_value(record.json.clone()).ok()
+}
+
+fn torn(record: &Record, why: &str) -> QueueError {
+    QueueError::Unexpected {
+        reason: format!("the record {} {} cannot be read: {why}", record.kind, record.key),
+    }
 }
 
 /// One document and its version, 0 where nobody wrote it yet.
@@ -220,4 +293,58 @@ fn parse<T: RunRecord>(record: Record) -> Result<(String, T), QueueError> {
         reason: format!("the record {kind} {key} is not as known: {error}"),
     })?;
     Ok((key, document))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(written: Vec<NewRecord>) -> Vec<Record> {
+        let store = |new: NewRecord| Record {
+            run: RunId::new(),
+            kind: new.kind,
+            key: new.key,
+            version: 1,
+            json: new.json,
+        };
+        written.into_iter().map(store).collect()
+    }
+
+    fn output(files: usize) -> OutputRecord {
+        let file = |number: usize| StoredFile {
+            path: format!("1080p/{number:05}-ä\"3f9a1c2b.m4s"),
+            key: format!("_/run_01J/hls/1080p/{number:05}-3f9a1c2b.m4s"),
+            bytes: 1_000_000,
+            sha256: "3f".repeat(32),
+        };
+        OutputRecord {
+            name: "hls".into(),
+            kind: "hls".into(),
+            step: "hls".into(),
+            main: "master.m3u8".into(),
+            files: (0..files).map(file).collect(),
+            facts: Value::Null,
+        }
+    }
+
+    #[test]
+    fn a_document_of_six_hours_fits_into_records() {
+        let film = output(5_400 * 6);
+
+        let written = pages_of("hls", &film);
+
+        assert!(written.iter().all(|record| record.json.to_string().len() < telecine_queue::MAX_JSON_BYTES));
+        let read: Vec<OutputRecord> =
+            assembled(stored(written)).unwrap().into_iter().map(|record| parse_as(record).unwrap()).collect();
+        assert_eq!(read, [film]);
+    }
+
+    #[test]
+    fn a_document_whose_pages_are_not_all_there_is_not_read() {
+        let mut written = stored(pages_of("hls", &output(5_000)));
+        written.remove(1);
+
+        assert!(assembled(written).is_err());
+        assert_eq!(pages_of("hls", &output(3)).len(), 1, "a small one needs no pages");
+    }
 }

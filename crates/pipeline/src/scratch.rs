@@ -32,8 +32,10 @@ impl Scratch {
     pub fn open(root: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(root)?;
         let root = root.canonicalize()?;
+        // One process at a time sweeps and makes its folder: none sees another's half made, and takes it for left behind.
+        let alone = File::open(&root)?;
+        flock(&alone, FlockOperation::LockExclusive)?;
         sweep(&root)?;
-        // The lock is there before the folder has its name: a sweep never sees one without the other.
         let own = tempfile::Builder::new().prefix("w-").tempdir_in(&root)?;
         let lock = File::create(own.path().join(LOCK))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -82,7 +84,11 @@ fn sweep(root: &Path) -> io::Result<()> {
         let is_ours = folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("w-"));
         if is_ours && is_left_behind(&folder) {
             tracing::info!(folder = %folder.display(), "removing scratch of a process that is gone");
-            std::fs::remove_dir_all(&folder)?;
+            match std::fs::remove_dir_all(&folder) {
+                // Its process was just leaving.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
         }
     }
     Ok(())

@@ -10,6 +10,7 @@ use crate::graph::MAX_LOST;
 use crate::input::Input;
 use crate::kinds;
 use crate::recipe::Recipe;
+use crate::records::{LIFETIME, LifetimeRecord, read_versioned};
 
 /// One input to be processed by one recipe.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,7 +101,16 @@ pub async fn submit(queue: &dyn Queue, submission: Submission) -> Result<Submitt
 pub async fn retry(queue: &dyn Queue, run: &RunId, steps: &[String]) -> Result<u64, QueueError> {
     let known: BTreeSet<String> =
         queue.run_steps(run).await?.into_iter().filter_map(|count| count.step).collect();
+    let (_, lifetime) = read_versioned::<LifetimeRecord>(queue, run, LIFETIME).await?;
+    if lifetime.is_some_and(|lifetime| lifetime.has_ended) {
+        return Err(QueueError::NoSuchRun(run.clone()));
+    }
     let mut named = Vec::new();
+    if steps.iter().any(|step| step == kinds::INGEST) && known.len() > 1 {
+        let reason =
+            "the run has taken its input in already; submit it again, or retry other steps".to_owned();
+        return Err(QueueError::Invalid { reason });
+    }
     for step in steps {
         let parts = format!("{step}.");
         let of_step: Vec<_> =

@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use telecine_queue::Spawn;
+use telecine_queue::{JobFilter, Page, Spawn};
 
 use super::{Attempt, Work};
 use crate::cache::{borrow, work_of};
-use crate::failure::Attempted;
+use crate::failure::{Attempted, Failed};
 use crate::film::run_meta;
 use crate::graph::Graph;
 use crate::planned::{Planned, examine};
@@ -19,6 +19,7 @@ pub(super) struct Ingest;
 #[async_trait]
 impl Work for Ingest {
     async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
+        require_first(attempt).await?;
         let meta = run_meta(attempt).await?;
         let input = described(attempt, &meta).await?;
         attempt.leave(INPUT, &input);
@@ -45,6 +46,18 @@ impl Work for Ingest {
         attempt.context.spawn(Spawn::jobs(jobs));
         Ok(answer)
     }
+}
+
+/// The jobs of a run follow from its input once. A second look would find another file under the same name, and other
+/// jobs beside those that are there.
+async fn require_first(attempt: &Attempt<'_>) -> Attempted<()> {
+    let filter = JobFilter { run: Some(attempt.run.clone()), ..JobFilter::default() };
+    let jobs = attempt.shop.queue.list(&filter, Page::first(2)).await?.data;
+    if jobs.iter().all(|job| job.id == attempt.job.id) {
+        return Ok(());
+    }
+    let message = "the run has taken its input in already";
+    Err(Failed::for_good("run_planned", message, "submit the input again, or retry other steps of the run"))
 }
 
 /// The input with its hash and what is in it; refused where it passes the limits.

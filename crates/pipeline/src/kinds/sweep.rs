@@ -97,7 +97,9 @@ async fn sweep_run(shop: &Workshop, run: &Run, swept: &mut Swept) -> Attempted<(
     let keys = shop.blobs.list(&keys::of_run(&run.tenant, &run.id)).await?;
     let Some(input) = read::<InputRecord>(&*shop.queue, &run.id, INPUT).await? else { return Ok(()) };
     let outputs = read_all::<OutputRecord>(&*shop.queue, &run.id).await?;
-    let named = named(&input, outputs.iter().map(|(_, output)| output));
+    // Nothing of a cancelled run counts as published.
+    let is_kept = run.state != RunState::Cancelled;
+    let named = named(&input, outputs.iter().map(|(_, output)| output).filter(|_| is_kept));
     for key in keys.iter().filter(|key| !named.contains(*key)) {
         shop.blobs.delete(key).await?;
         swept.blobs += 1;

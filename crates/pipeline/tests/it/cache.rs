@@ -20,6 +20,9 @@ pub(crate) fn trials() -> Vec<Trial> {
             "cache::who_borrows_while_the_owner_is_deleted_has_whole_outputs".into(),
             borrowing_races_deleting,
         ),
+        trial("cache::what_is_no_longer_whole_is_not_borrowed".into(), what_is_not_whole_is_not_borrowed),
+        trial("cache::an_input_is_taken_in_once".into(), an_input_is_taken_in_once),
+        trial("cache::a_damaged_segment_is_made_again".into(), a_damaged_segment_is_made_again),
         trial("cache::what_a_run_stored_on_the_way_is_removed".into(), intermediates_are_removed),
         trial("cache::a_sweep_removes_what_a_cancelled_run_left".into(), a_sweep_removes_what_was_left),
     ]
@@ -157,5 +160,55 @@ async fn a_sweep_removes_what_was_left() {
         .await;
 
     assert_eq!(files_below(&studio.file("store")), Vec::<PathBuf>::new());
+    studio.close().await;
+}
+
+async fn what_is_not_whole_is_not_borrowed() {
+    let studio = Studio::open().await;
+    let file = photo(&studio);
+    let owner = succeeds(&studio, of(&images(160), &file)).await;
+    let first = studio.outputs(&owner).await[0].files[0].key.clone();
+    std::fs::remove_file(studio.shop.blobs.local_path(&first).unwrap()).unwrap();
+
+    let later = succeeds(&studio, of(&images(160), &file)).await;
+
+    assert!(studio.kinds_of(&later).await.contains(&"image".to_owned()));
+    studio.close().await;
+}
+
+async fn an_input_is_taken_in_once() {
+    let studio = Studio::open().await;
+    let file = photo(&studio);
+    let run = succeeds(&studio, of(&images(160), &file)).await;
+
+    let refused = retry(&*studio.queue, &run, &["ingest".into()]).await.unwrap_err();
+    assert!(refused.to_string().contains("already"), "{refused}");
+    // Also by whoever asks the queue itself.
+    studio.queue.retry_run(&run, &["ingest".into()]).await.unwrap();
+    assert_eq!(studio.ended(&run).await.state, RunState::Failed);
+    assert_eq!(studio.failures(&run).await[0].code, "run_planned");
+    studio.close().await;
+}
+
+async fn a_damaged_segment_is_made_again() {
+    let studio = Studio::open().await;
+    let file = studio.file("film.mp4");
+    clips::film(3, &file);
+    let run = succeeds(&studio, of(&recipe(vec![hls()]), &file)).await;
+    let files = studio.outputs(&run).await[0].files.clone();
+    let segment = files.iter().find(|file| file.path.starts_with("180p/00001")).unwrap();
+    let path = studio.shop.blobs.local_path(&segment.key).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+
+    retry(&*studio.queue, &run, &["hls.package".into()]).await.unwrap();
+    assert_eq!(studio.ended(&run).await.state, RunState::Failed);
+    retry(&*studio.queue, &run, &["hls".into()]).await.unwrap();
+
+    assert_eq!(studio.ended(&run).await.state, RunState::Succeeded, "{:?}", studio.failures(&run).await);
+    assert_eq!(studio.outputs(&run).await[0].files, files);
     studio.close().await;
 }

@@ -53,6 +53,9 @@ fn input(typed: &str, config: &Config) -> Result<Input> {
     let Ok(path) = Path::new(typed).canonicalize() else {
         bail!("there is no file {typed}\nnext: check the path");
     };
+    if path.to_str().is_none() {
+        bail!("the name of {typed} is no text in UTF-8\nnext: rename it, or its folder");
+    }
     if !path.is_file() {
         bail!("{typed} is no file\nnext: name a file, an http address or s3://BUCKET/KEY");
     }

@@ -90,8 +90,15 @@ async fn encoded(path: &Path, probe: &Probe) -> String {
         return "unfit".into();
     }
     let range = plan.grid.whole();
-    let job =
-        RangeJob { plan: &plan, source: path, folder: folder.path(), range, skip: &[], limits: &limits };
+    let job = RangeJob {
+        plan: &plan,
+        source: path,
+        folder: folder.path(),
+        range,
+        skip: &[],
+        limits: &limits,
+        stall: RangeJob::STALL,
+    };
     code(&Box::pin(encode_range(&toolbox(), &job, &cancel, &mut |_| {})).await)
 }
 

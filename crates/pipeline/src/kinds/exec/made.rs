@@ -17,7 +17,7 @@ use super::Attempt;
 use super::answer::{Answer, AnsweredOutput, invalid};
 use crate::blobs::{hash_bytes, hash_opened};
 use crate::failure::{Attempted, Failed, scratch_failed};
-use crate::records::{OutputRecord, StoredFile, record};
+use crate::records::{OutputRecord, StoredFile};
 
 /// Of all outputs of one program: their records must hold them.
 const MAX_FILES: usize = 1_000;
@@ -239,7 +239,8 @@ async fn tell(
         files: files.iter().filter_map(|path| stored.get(path).cloned()).collect(),
         facts: Value::Object(facts),
     };
-    attempt.context.record_now(record(key, &document)).await.map_err(|why| match why {
+    attempt.leave(key, &document);
+    attempt.context.flushed().await.map_err(|why| match why {
         NotRecorded::Invalid { reason } => invalid(format!("it cannot be kept: {reason}")),
         NotRecorded::ClaimOver => Failed::for_now("cancelled", why.to_string(), ""),
     })

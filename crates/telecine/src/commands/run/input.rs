@@ -56,6 +56,9 @@ impl InputFile {
         if !meta.is_file() {
             return Err(unfit("it is no regular file".into(), "name a file"));
         }
+        if path.to_str().is_none() {
+            return Err(unfit("its name is no text in UTF-8".into(), "rename it, or its folder"));
+        }
         tokio::fs::File::open(&path).await.map_err(unreadable)?;
         sniff_file(&path).await.map_err(|error| unfit(format!("{error}"), error.hint()))?;
         let modified_ns = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
