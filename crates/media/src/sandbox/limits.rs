@@ -1,7 +1,5 @@
 //! Resource limits, which a child cannot raise again: the filter refuses to set any.
 
-use std::os::unix::fs::MetadataExt;
-
 use rustix::io::Result;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -48,25 +46,6 @@ pub(super) fn set(rules: &Rules) -> Result<()> {
 fn threads_now() -> Option<u64> {
     let load = std::fs::read_to_string("/proc/loadavg").ok()?;
     load.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
-}
-
-/// A user's own program may start others; those of a user who is not root are counted, together with all that this user
-/// runs already. Root is bounded by cgroups alone.
-pub(super) fn bound_processes(more: u64) -> Result<()> {
-    let running = tasks_of(rustix::process::getuid().as_raw());
-    lower(Resource::Nproc, running.saturating_add(more), running.saturating_add(more))
-}
-
-/// As the limit counts them: every thread is one.
-fn tasks_of(user: u32) -> u64 {
-    let of_user = |entry: std::fs::DirEntry| {
-        let is_process = entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit());
-        let is_theirs = is_process && entry.metadata().is_ok_and(|meta| meta.uid() == user);
-        is_theirs
-            .then(|| std::fs::read_dir(entry.path().join("task")).map_or(1, |tasks| tasks.count() as u64))
-    };
-    let Ok(processes) = std::fs::read_dir("/proc") else { return 0 };
-    processes.flatten().filter_map(of_user).sum()
 }
 
 /// Never above what this process was given itself.

@@ -11,8 +11,6 @@ use super::{Failure, KernelFeature, Never, confine_paths, die_with_parent, step}
 use crate::sandbox::{capabilities, guard, limits, raw, syscalls};
 use crate::tool::{Rules, UserProgram};
 
-/// Processes and threads that it may have at a time, where the kernel counts them.
-const TASKS: u64 = 512;
 /// Since this version Landlock keeps signals inside.
 const ABI_OF_SIGNALS: u32 = 6;
 
@@ -25,7 +23,6 @@ pub(super) fn become_program(
     step("no_new_privs", set_no_new_privs(true))?;
     step("capabilities cannot be given up", capabilities::give_up())?;
     step("resource limits", limits::set(rules))?;
-    step("the limit on processes", limits::bound_processes(TASKS))?;
     let signals_stay_inside = raw::landlock_abi().is_some_and(|abi| abi >= ABI_OF_SIGNALS);
     confine_paths(rules)?;
     // A change of credentials forgets it, and the steps above may have been one.
