@@ -1,8 +1,10 @@
 //! What a plan says it needs, held against what the programs are really told.
 
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::thread::JoinHandle;
 
 use telecine_media::{
     Capabilities, Channels, Confinement, Limits, Loudness, Piece, Plan, Probe, Program, RangeJob, Rational,
@@ -81,28 +83,39 @@ async fn outputs_that_are_not_asked_for_need_nothing() {
     }
 }
 
-/// Ends what is written down; no program is told so.
-const END: &str = "-- all was told --";
+/// What an FFmpeg was told that passes it on, a line for each argument. It goes through a pipe: some command lines may
+/// write to no file at all, and a file would be written to before or after that limit is set, as chance will have it.
+struct Eavesdropper {
+    pipe: File,
+    lines: JoinHandle<Vec<String>>,
+}
 
-/// An FFmpeg that says what it is told, a line for each argument, and whoever writes that down until [`END`]. It says it
-/// into a pipe: programs that may write no file are limited as soon as they run.
-fn eavesdropped(folder: &Path) -> (Toolbox, PathBuf, std::thread::JoinHandle<Vec<String>>) {
-    use std::io::BufRead;
-    let (script, pipe) = (folder.join("ffmpeg"), folder.join("told"));
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let real = clips::toolbox().path(Program::Ffmpeg).unwrap().display().to_string();
-    let text = format!(
-        "#!/bin/sh\nexec 9< \"$0\"\nflock 9\nprintf '%s\\n' \"$@\" > {}\nexec 9<&-\nexec {real} \"$@\"\n",
-        pipe.display()
-    );
-    std::fs::write(&script, text).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&script, mode).unwrap();
-    // Open for writing too, so that it has no end between two programs.
-    let listening = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
-    let lines = std::io::BufReader::new(listening).lines().map(Result::unwrap);
-    let listener = std::thread::spawn(move || lines.take_while(|line| line != END).collect());
-    (Toolbox::from_path(Confinement::None).with(Program::Ffmpeg, script), pipe, listener)
+const END: &str = "-- the end --";
+
+impl Eavesdropper {
+    fn new(folder: &Path) -> (Toolbox, Self) {
+        let [script, pipe, lock] = ["ffmpeg", "told", "lock"].map(|name| folder.join(name));
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+            .unwrap();
+        let real = clips::toolbox().path(Program::Ffmpeg).unwrap().display().to_string();
+        let (told, lock) = (pipe.display(), lock.display());
+        // One at a time: a long write to a pipe may be cut in two by another.
+        let text = format!(
+            "exec 9> {lock}\nflock 9\nprintf '%s\\n' \"$@\" > {told}\nexec 9>&-\nexec {real} \"$@\"\n"
+        );
+        clips::script(&script, &text);
+        let pipe = File::options().read(true).write(true).open(&pipe).unwrap();
+        let reader = BufReader::new(pipe.try_clone().unwrap());
+        let lines = std::thread::spawn(move || {
+            reader.lines().map(Result::unwrap).take_while(|line| line != END).collect::<Vec<String>>()
+        });
+        (Toolbox::from_path(Confinement::None).with(Program::Ffmpeg, script), Self { pipe, lines })
+    }
+
+    fn heard(mut self) -> Vec<String> {
+        writeln!(self.pipe, "{END}").unwrap();
+        self.lines.join().unwrap()
+    }
 }
 
 /// Encoders and filters of all command lines.
@@ -147,7 +160,6 @@ async fn run_all(toolbox: &Toolbox, source: &Path, probe: &Probe, plan: &Plan) {
         range: video.grid.whole(),
         skip: &[],
         limits: &limits,
-        stall: RangeJob::STALL,
     };
     Box::pin(encode_range(toolbox, &job, &cancel, &mut |_| {})).await.unwrap();
     let spec = SoundtrackSpec {
@@ -175,7 +187,7 @@ async fn run_all(toolbox: &Toolbox, source: &Path, probe: &Probe, plan: &Plan) {
 #[tokio::test]
 async fn nothing_is_used_that_was_not_required() {
     let folder = tempfile::tempdir().unwrap();
-    let (toolbox, pipe, listener) = eavesdropped(folder.path());
+    let (toolbox, eavesdropper) = Eavesdropper::new(folder.path());
     let source = clips::plain();
     let probe = probed(&source).await.unwrap();
     let capabilities = capabilities().await;
@@ -184,13 +196,7 @@ async fn nothing_is_used_that_was_not_required() {
     run_all(&toolbox, &source, &probe, &plan).await;
 
     let required: BTreeSet<Piece> = plan.requires.iter().cloned().collect();
-    std::fs::OpenOptions::new()
-        .write(true)
-        .open(pipe)
-        .unwrap()
-        .write_all(format!("{END}\n").as_bytes())
-        .unwrap();
-    let used = told(&listener.join().unwrap(), &capabilities);
+    let used = told(&eavesdropper.heard(), &capabilities);
     assert!(used.len() > 25, "{used:?}");
     let surprises: Vec<String> = used.difference(&required).map(ToString::to_string).collect();
     assert!(surprises.is_empty(), "{surprises:?}");
