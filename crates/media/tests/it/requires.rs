@@ -160,6 +160,7 @@ async fn run_all(toolbox: &Toolbox, source: &Path, probe: &Probe, plan: &Plan) {
         range: video.grid.whole(),
         skip: &[],
         limits: &limits,
+        stall: RangeJob::STALL,
     };
     Box::pin(encode_range(toolbox, &job, &cancel, &mut |_| {})).await.unwrap();
     let spec = SoundtrackSpec {
