@@ -9,6 +9,7 @@ use anyhow::Result;
 use indicatif::MultiProgress;
 use serde::Serialize;
 use telecine_media::MediaError;
+use telecine_pipeline::Obstacle;
 use telecine_queue::{AttemptOutcome, JobState, QueueError};
 
 /// Whether a command that worked has good news.
@@ -223,8 +224,13 @@ fn queue_error(error: &anyhow::Error) -> Option<&QueueError> {
     error.chain().find_map(|cause| cause.downcast_ref())
 }
 
+/// An obstacle to a step is transparent: its own cause is what the chain shows, not the error that it is.
 fn media_error(error: &anyhow::Error) -> Option<&MediaError> {
-    error.chain().find_map(|cause| cause.downcast_ref())
+    error.chain().find_map(|cause| match cause.downcast_ref() {
+        Some(Obstacle::Media(error)) => Some(error),
+        Some(Obstacle::NoProgram(_)) => None,
+        None => cause.downcast_ref(),
+    })
 }
 
 /// How much of what a failed program said is shown.
