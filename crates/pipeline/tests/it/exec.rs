@@ -495,8 +495,9 @@ async fn outputs_are_bounded() {
     }
     let many = "cd out; for n in $(seq 1100); do : >$n; done";
     assert_eq!(failed(&studio, vec![sh(many)]).await.code, "exec_answer_invalid");
+    // As long as an answer may be: its facts are kept whole.
     let wordy = r#"print('{"facts": {"x": "' + 'x' * 262000 + '"}}')"#;
-    assert_eq!(failed(&studio, vec![python(wordy)]).await.code, "exec_answer_invalid");
+    succeeded(&studio, vec![python(wordy)]).await;
     studio.close().await;
 }
 

@@ -165,27 +165,35 @@ pub(super) async fn losses_count_apart_and_end_in_poison(ground: Arc<Ground>) {
 
 pub(super) async fn a_job_that_gets_further_each_time_is_no_poison(ground: Arc<Ground>) {
     let queue = ground.open().await;
-    let mut pulse = queue.pulse().await.expect("pulse");
     let id = push_one(&queue, NewJob { max_lost: 3, ..work(1) }).await;
     let lost = async || queue.get(id).await.expect("get").expect("the job").lost;
 
     for segment in 1..=5 {
-        lose_one(&queue).await;
+        lose_after_saving(&queue, segment).await;
         assert_eq!(lost().await, 1, "what was saved before is behind it");
-        let worker = register(&queue).await;
-        let claimed = pull_one(&queue, worker).await;
-        let news = ClaimBeat { checkpoint: Some(json!({ "segment": segment })), ..claim_beat(&claimed) };
-        pulse.beat(&beat_of(worker, vec![news])).await.expect("beat");
-        assert_eq!(lost().await, 0);
-        settle(&queue, claimed, telecine_queue::Outcome::Release).await;
     }
-    lose_one(&queue).await;
-    let worker = register(&queue).await;
-    let claimed = pull_one(&queue, worker).await;
-    let same = ClaimBeat { checkpoint: Some(json!({ "segment": 5 })), ..claim_beat(&claimed) };
-    pulse.beat(&beat_of(worker, vec![same])).await.expect("beat");
+    lose_after_saving(&queue, 5).await;
 
-    assert_eq!(lost().await, 1, "the same checkpoint again is no progress");
+    assert_eq!(lost().await, 2, "the same checkpoint again is no progress");
+}
+
+/// Loses a worker right after its claim has saved a checkpoint.
+async fn lose_after_saving(queue: &Arc<dyn Queue>, segment: u32) {
+    let mut pulse = queue.pulse().await.expect("pulse");
+    let silent = register_for(queue, Duration::ZERO).await;
+    let claimed = eventually("the job is ready", || async {
+        queue.promote().await.expect("promote");
+        pull(queue, silent, 1).await.pop()
+    })
+    .await;
+    let news = ClaimBeat { checkpoint: Some(json!({ "segment": segment })), ..claim_beat(&claimed) };
+    // As long as a beat itself may take, and no longer.
+    let beat = Beat { lease: Duration::from_millis(500), ..beat_of(silent, vec![news]) };
+    pulse.beat(&beat).await.expect("the beat comes before the sweep");
+    eventually("the loss is noticed", || async {
+        (queue.reap().await.expect("reap").freed == 1).then_some(())
+    })
+    .await;
 }
 
 pub(super) async fn a_beat_keeps_a_worker_alive_and_refuses_what_it_lost(ground: Arc<Ground>) {
