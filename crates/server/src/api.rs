@@ -1,0 +1,46 @@
+//! One file per resource. Each has `routes()`; the same line routes a handler and documents it.
+
+mod health;
+mod recipes;
+
+use std::sync::Arc;
+
+use axum::Router;
+use utoipa::OpenApi;
+use utoipa::openapi::OpenApi as Description;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::app::App;
+use crate::extract::Json;
+use crate::problem::{Code, Problem, ProblemDocument};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Telecine", description = "Media in, verified outputs out; no accepted run is lost."),
+    components(schemas(ProblemDocument))
+)]
+struct Base;
+
+/// Every resource, each under its own path.
+fn resources() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(Base::openapi()).merge(health::routes()).merge(recipes::routes())
+}
+
+/// The API, ready to be served.
+pub fn router(app: &Arc<App>) -> Router {
+    let (router, description) = resources().split_for_parts();
+    router
+        .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))))
+        .fallback(async || {
+            Problem::new(Code::NotFound, "there is nothing at this address; see /openapi.json")
+        })
+        .method_not_allowed_fallback(async || {
+            Problem::new(Code::MethodNotAllowed, "this address does not take this method; see /openapi.json")
+        })
+        .with_state(Arc::clone(app))
+}
+
+/// What `openapi.json` says.
+pub fn openapi() -> Description {
+    resources().into_openapi()
+}

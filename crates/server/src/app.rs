@@ -1,0 +1,51 @@
+//! What every handler works with.
+
+use std::sync::Arc;
+
+use telecine_pipeline::{Blobs, Recipes, Workshop};
+use telecine_queue::Queue;
+use tokio_util::sync::CancellationToken;
+
+/// Shared by all requests of a process.
+#[derive(Debug)]
+pub struct App {
+    pub(crate) shop: Arc<Workshop>,
+    pub(crate) recipes: Recipes,
+    pub(crate) options: ServerOptions,
+    /// Cancelled when the process is asked to stop: streams without an end end by it.
+    pub(crate) stopping: CancellationToken,
+}
+
+/// What an operator may set.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Callers from this machine need no key.
+    pub trust_loopback: bool,
+    /// Of a body of JSON.
+    pub max_json_bytes: usize,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self { trust_loopback: true, max_json_bytes: 256 * 1024 }
+    }
+}
+
+impl App {
+    pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
+        Arc::new(Self { shop, recipes, options, stopping: CancellationToken::new() })
+    }
+
+    pub(crate) fn queue(&self) -> &dyn Queue {
+        self.shop.queue.as_ref()
+    }
+
+    pub(crate) fn blobs(&self) -> &Blobs {
+        &self.shop.blobs
+    }
+
+    /// Ends what would never end by itself: streams of events, long polls.
+    pub fn stop(&self) {
+        self.stopping.cancel();
+    }
+}
