@@ -30,7 +30,7 @@ pub(crate) fn one_run_seconds(source: &Path, plan: &VideoPlan) -> f64 {
     let ran = ffmpeg.output().expect("ffmpeg is installed");
     let log = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{log}");
-    seconds_after(&log, "bench: utime=") + seconds_after(&log, " stime=")
+    cpu_seconds(&log)
 }
 
 pub(crate) fn encoder_seconds(source: &Path, plan: &VideoPlan) -> f64 {
@@ -68,7 +68,7 @@ fn rung_seconds(source: &Path, plan: &VideoPlan, rung: &Rung) -> f64 {
         .output()
         .expect("ffmpeg is installed");
     assert!(encoded.status.success() && frames.wait().expect("it was started").success());
-    seconds_after(&String::from_utf8_lossy(&encoded.stderr), "bench: utime=")
+    cpu_seconds(&String::from_utf8_lossy(&encoded.stderr))
 }
 
 /// Without it the same command gives other bytes, so it is part of the work.
@@ -95,6 +95,11 @@ pub(crate) fn rung_args(plan: &VideoPlan, rung: &Rung) -> Vec<String> {
     .chain([buffer.as_str(), "-g", &gop, "-keyint_min", &gop, "-sc_threshold", "0"])
     .map(str::to_owned)
     .collect()
+}
+
+/// Of the process and of the kernel for it.
+fn cpu_seconds(log: &str) -> f64 {
+    seconds_after(log, "bench: utime=") + seconds_after(log, " stime=")
 }
 
 /// `bench: utime=10.250s stime=0.120s rtime=10.512s`
