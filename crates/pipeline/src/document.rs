@@ -136,7 +136,8 @@ pub struct ErrorShown {
 /// The document of a run; `None` where there is no such run, or it was deleted and only its outputs live on with others.
 pub async fn describe(queue: &dyn Queue, id: &RunId) -> Result<Option<RunDocument>, QueueError> {
     let Some(run) = queue.get_run(id).await? else { return Ok(None) };
-    let jobs = jobs_of(queue, id).await?;
+    let mut jobs = jobs_of_run(queue, id, &[]).await?;
+    jobs.reverse();
     let records = assembled(queue.records(id, None).await?)?;
     let lifetime = records.iter().find(|record| record.kind == LifetimeRecord::TYPE);
     let lifetime: Option<LifetimeRecord> = lifetime.cloned().map(parse_as).transpose()?;
@@ -146,19 +147,22 @@ pub async fn describe(queue: &dyn Queue, id: &RunId) -> Result<Option<RunDocumen
     Facts { run, jobs, records }.document().map(Some)
 }
 
-async fn jobs_of(queue: &dyn Queue, id: &RunId) -> Result<Vec<Job>, QueueError> {
-    let filter = JobFilter { run: Some(id.clone()), ..JobFilter::default() };
+/// The jobs of a run in these states, or in any where none is named; newest first.
+pub async fn jobs_of_run(
+    queue: &dyn Queue,
+    run: &RunId,
+    states: &[JobState],
+) -> Result<Vec<Job>, QueueError> {
+    let filter = JobFilter { states: states.into(), run: Some(run.clone()), ..JobFilter::default() };
     let (mut jobs, mut page) = (Vec::new(), Page::first(Page::MAX_LIMIT));
     loop {
         let listed = queue.list(&filter, page).await?;
         jobs.extend(listed.data);
         match listed.next_cursor {
             Some(before) => page.before = Some(before),
-            None => break,
+            None => return Ok(jobs),
         }
     }
-    jobs.reverse();
-    Ok(jobs)
 }
 
 /// What is stored of one run.
@@ -171,8 +175,8 @@ struct Facts {
 
 impl Facts {
     fn document(self) -> Result<RunDocument, QueueError> {
-        let meta: RunMeta = serde_json::from_value(self.run.meta.clone()).map_err(|error| {
-            QueueError::Unexpected { reason: format!("the run is not one of a recipe: {error}") }
+        let meta = RunMeta::of(&self.run).map_err(|error| QueueError::Unexpected {
+            reason: format!("the run is not one of a recipe: {error}"),
         })?;
         let input = self.all::<InputRecord>()?.pop();
         let outputs = self.outputs(&meta)?;

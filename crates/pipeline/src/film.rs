@@ -14,7 +14,6 @@ use crate::failure::{Attempted, Failed};
 use crate::keys;
 use crate::kinds::Attempt;
 use crate::records::{PlanRecord, SegmentRecord, SoundRecord, StoredFile, read_all};
-use crate::submission::RunMeta;
 
 /// The one constant by which all timestamps are shifted.
 pub(crate) const OFFSET: Rational = Rational::whole(Timeline::OFFSET_SECONDS as i64);
@@ -50,31 +49,11 @@ pub(crate) async fn stored_segments(
     Ok(of_step.map(|record| (record.segment, record)).collect())
 }
 
-pub(crate) async fn run_meta(attempt: &Attempt<'_>) -> Attempted<RunMeta> {
-    let run = attempt.shop.queue.get_run(attempt.run).await?;
-    let run = run.ok_or_else(|| Failed::unexpected("the run is gone"))?;
-    serde_json::from_value(run.meta)
-        .map_err(|error| Failed::unexpected(format!("the run is not as known: {error}")))
-}
-
 /// How long the segments of a step's film should be.
-pub(crate) async fn seconds_of_segment(attempt: &Attempt<'_>, step: &str) -> Attempted<u64> {
-    let meta = run_meta(attempt).await?;
+pub(crate) async fn seconds_of_segment(attempt: &Attempt<'_>, step: &str) -> Attempted<u32> {
+    let meta = attempt.meta().await?;
     let wanted = meta.recipe.step(step).and_then(|step| step.does.media()).and_then(|recipe| recipe.video);
-    wanted
-        .map(|video| u64::from(video.segment_seconds))
-        .ok_or_else(|| Failed::unexpected("the step makes no film"))
-}
-
-/// Stores a file of a rendition under a path that has its hash in it.
-pub(crate) async fn store_rendition_file(
-    attempt: &Attempt<'_>,
-    step: &str,
-    file: &Path,
-    path: impl Fn(&str) -> String,
-) -> Attempted<StoredFile> {
-    let (sha256, bytes) = hash_file(file).await?;
-    attempt.store(step, &path(&sha256), file, bytes, &sha256).await
+    wanted.map(|video| video.segment_seconds).ok_or_else(|| Failed::unexpected("the step makes no film"))
 }
 
 pub(crate) async fn store_sound(
@@ -83,12 +62,12 @@ pub(crate) async fn store_sound(
     init: &Path,
     segments: &[PathBuf],
 ) -> Attempted<(StoredFile, Vec<StoredFile>)> {
-    let init = store_rendition_file(attempt, step, init, |sha256| keys::init_path(SOUND, sha256)).await?;
+    let init = attempt.store_hashed(step, init, |sha256| keys::init_path(SOUND, sha256)).await?;
     let mut stored = Vec::with_capacity(segments.len());
     for (number, file) in segments.iter().enumerate() {
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let path = |sha256: &str| keys::segment_path(SOUND, number, sha256, "m4s");
-        stored.push(store_rendition_file(attempt, step, file, path).await?);
+        stored.push(attempt.store_hashed(step, file, path).await?);
     }
     Ok((init, stored))
 }
@@ -96,7 +75,7 @@ pub(crate) async fn store_sound(
 pub(crate) fn channels_of(kind: TrackKind) -> u32 {
     match kind {
         TrackKind::Audio { channels, .. } => channels,
-        _ => 0,
+        TrackKind::Video { .. } => 0,
     }
 }
 
@@ -254,7 +233,7 @@ impl Film {
         let segments = if self.plan.video.is_some() {
             self.segments.len()
         } else {
-            let length_us = (seconds_of_segment(attempt, step).await? * 1_000_000).max(1);
+            let length_us = (u64::from(seconds_of_segment(attempt, step).await?) * 1_000_000).max(1);
             usize::try_from(duration_us.div_ceil(length_us)).unwrap_or(usize::MAX)
         };
         Ok(Some(PromisedSound { segments, duration_us }))

@@ -28,11 +28,13 @@ use serde_json::Value;
 use telecine_queue::{Failure, Job, JobContext, Kind, Kinds, RunId};
 use tokio_util::sync::CancellationToken;
 
+use crate::blobs::hash_file;
 use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::keys;
 use crate::records::{INPUT, InputRecord, RunRecord, StoredFile, pages_of, read};
 use crate::scratch::JobFolder;
 use crate::source::Source;
+use crate::submission::RunMeta;
 use crate::workshop::Workshop;
 
 pub(crate) use encode_range::RangePayload;
@@ -140,6 +142,13 @@ impl Attempt<'_> {
         pages_of(key, document).into_iter().for_each(|page| self.context.record(page));
     }
 
+    /// What the run was submitted with.
+    pub(crate) async fn meta(&self) -> Attempted<RunMeta> {
+        let run = self.shop.queue.get_run(self.run).await?;
+        let run = run.ok_or_else(|| Failed::unexpected("the run is gone"))?;
+        RunMeta::of(&run).map_err(|error| Failed::unexpected(format!("the run is not as known: {error}")))
+    }
+
     pub(crate) async fn input(&self) -> Attempted<(InputRecord, Source)> {
         let input: InputRecord = self.read(INPUT).await?;
         let source = Source::of(self, &input).await?;
@@ -148,6 +157,23 @@ impl Attempt<'_> {
 
     pub(crate) fn subfolder(&self, name: &str) -> Attempted<std::path::PathBuf> {
         self.folder.subfolder(name).map_err(|error| scratch_failed("no folder can be made", &error))
+    }
+
+    /// Stores a file under the name that it has.
+    pub(crate) async fn store_named(&self, step: &str, file: &Path) -> Attempted<StoredFile> {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        self.store_hashed(step, file, |_| name.clone().into_owned()).await
+    }
+
+    /// Stores a file under a path that may have its hash in it.
+    pub(crate) async fn store_hashed(
+        &self,
+        step: &str,
+        file: &Path,
+        path: impl Fn(&str) -> String,
+    ) -> Attempted<StoredFile> {
+        let (sha256, bytes) = hash_file(file).await?;
+        self.store(step, &path(&sha256), file, bytes, &sha256).await
     }
 
     /// Stores a file under `path` in the step's folder.

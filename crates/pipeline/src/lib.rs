@@ -43,7 +43,7 @@ pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, St
 pub use cache::{Deleted, delete};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, StepShown,
-    StepStatus, WarningShown, describe,
+    StepStatus, WarningShown, describe, jobs_of_run,
 };
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use telecine_queue::{NewJob, NewRun, Push, Queue, QueueError, RunId, Timestamp};
+use telecine_queue::{NewJob, NewRun, Push, Queue, QueueError, Run, RunId, Timestamp};
 
 use crate::graph::MAX_LOST;
 use crate::input::Input;
@@ -41,6 +41,12 @@ pub struct RunMeta {
     pub priority: u8,
     pub fresh: bool,
     pub metadata: Value,
+}
+
+impl RunMeta {
+    pub(crate) fn of(run: &Run) -> Result<Self, serde_json::Error> {
+        Self::deserialize(&run.meta)
+    }
 }
 
 /// A run that is stored.

@@ -13,11 +13,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use telecine_pipeline::did_you_mean;
 use telecine_queue::Slots;
 
 pub(crate) use meaning::mask_password;
-
-use crate::nearest::did_you_mean;
 
 /// The file that is read when none is named.
 pub(crate) const FILE: &str = "telecine.toml";

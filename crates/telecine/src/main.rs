@@ -8,7 +8,6 @@ mod config;
 mod human;
 mod kinds;
 mod logging;
-mod nearest;
 mod output;
 mod programs;
 mod recipes;

@@ -10,7 +10,7 @@ use indicatif::MultiProgress;
 use serde::Serialize;
 use telecine_media::MediaError;
 use telecine_pipeline::Obstacle;
-use telecine_queue::{AttemptOutcome, JobState, QueueError};
+use telecine_queue::{AttemptOutcome, JobState, QueueError, RunState};
 
 /// Whether a command that worked has good news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,6 +179,17 @@ impl From<JobState> for Paint {
     }
 }
 
+impl From<RunState> for Paint {
+    fn from(state: RunState) -> Self {
+        match state {
+            RunState::Succeeded => Self::Green,
+            RunState::Partial => Self::Yellow,
+            RunState::Failed | RunState::Cancelled => Self::Red,
+            RunState::Queued | RunState::Running => Self::Cyan,
+        }
+    }
+}
+
 impl From<AttemptOutcome> for Paint {
     fn from(outcome: AttemptOutcome) -> Self {
         match outcome {
@@ -238,8 +249,13 @@ const SAID_LINES: usize = 8;
 
 /// The last lines that a failed program wrote to its stderr. They may quote the input.
 fn said_by_program(error: &anyhow::Error) -> Vec<String> {
-    let lines: Vec<&str> = media_error(error).map_or("", MediaError::stderr_tail).lines().collect();
-    lines[lines.len().saturating_sub(SAID_LINES)..].iter().copied().map(harmless).collect()
+    last_lines(media_error(error).map_or("", MediaError::stderr_tail), SAID_LINES)
+}
+
+/// The end of what a program said, made harmless.
+pub(crate) fn last_lines(text: &str, most: usize) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(most)..].iter().copied().map(harmless).collect()
 }
 
 /// Whether the question was fine and the answer is no.

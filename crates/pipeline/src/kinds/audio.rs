@@ -5,11 +5,9 @@ use serde_json::{Value, json};
 use telecine_media::make_audio;
 
 use super::{Attempt, StepPayload, Work};
-use crate::blobs::hash_file;
 use crate::failure::{Attempted, Failed};
-use crate::film::run_meta;
 use crate::recipe::Does;
-use crate::records::{OutputRecord, StoredFile};
+use crate::records::OutputRecord;
 
 pub(super) struct Audio;
 
@@ -17,7 +15,7 @@ pub(super) struct Audio;
 impl Work for Audio {
     async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
         let StepPayload { step } = attempt.payload()?;
-        let meta = run_meta(attempt).await?;
+        let meta = attempt.meta().await?;
         let Some(Does::Audio(spec)) = meta.recipe.step(&step).map(|step| &step.does) else {
             return Err(Failed::unexpected("the step makes no sound"));
         };
@@ -29,14 +27,14 @@ impl Work for Audio {
         let made = Box::pin(made).await?;
         let (mut files, mut renditions) = (Vec::new(), Vec::new());
         for rendition in &made.renditions {
-            let file = store(attempt, &step, &rendition.path).await?;
+            let file = attempt.store_named(&step, &rendition.path).await?;
             renditions.push(json!({
                 "path": file.path, "codec": rendition.codec, "kbits": rendition.kbits, "channels": rendition.channels,
             }));
             files.push(file);
         }
         if let Some(waveform) = &made.waveform {
-            files.push(store(attempt, &step, waveform).await?);
+            files.push(attempt.store_named(&step, waveform).await?);
         }
         let main = files.first().map(|file| file.path.clone());
         let main = main.ok_or_else(|| Failed::unexpected("nothing was made"))?;
@@ -48,11 +46,4 @@ impl Work for Audio {
         attempt.leave(step, &output);
         Ok(answer)
     }
-}
-
-/// Under the name that the media engine gave it.
-async fn store(attempt: &Attempt<'_>, step: &str, file: &std::path::Path) -> Attempted<StoredFile> {
-    let (sha256, bytes) = hash_file(file).await?;
-    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    attempt.store(step, &name, file, bytes, &sha256).await
 }

@@ -11,7 +11,6 @@ use super::{Attempt, Work};
 use crate::blobs::StoreError;
 use crate::cache::{remember, work_of};
 use crate::failure::Attempted;
-use crate::film::run_meta;
 use crate::keys;
 use crate::records::{INPUT, InputRecord, OutputRecord, SourceAt, read_all};
 
@@ -20,7 +19,7 @@ pub(super) struct Conclude;
 #[async_trait]
 impl Work for Conclude {
     async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
-        let meta = run_meta(attempt).await?;
+        let meta = attempt.meta().await?;
         let input: InputRecord = attempt.read(INPUT).await?;
         let outputs = read_all::<OutputRecord>(&*attempt.shop.queue, attempt.run).await?;
         // A store that removes nothing, or lists nothing, is no reason to find fault with the run: the next sweep tries again.

@@ -60,7 +60,7 @@ async fn make(
             (at(video.timeline.frames), starts.collect::<Option<Vec<_>>>())
         }
         None => {
-            let length_us = seconds_of_segment(attempt, step).await? * 1_000_000;
+            let length_us = u64::from(seconds_of_segment(attempt, step).await?) * 1_000_000;
             let starts = (1..).map(|n| n * length_us).take_while(|at| *at < sound.duration_us);
             (microseconds(sound.duration_us), starts.map(microseconds).collect())
         }

@@ -24,7 +24,6 @@ use telecine_media::{Finished, Input, InputProblem, MediaError, Output, ToolLimi
 
 use super::{Attempt, StepPayload, Work};
 use crate::failure::{Attempted, Failed, scratch_failed};
-use crate::film::run_meta;
 use crate::recipe::{Does, ExecSpec};
 
 use answer::Answer;
@@ -51,7 +50,7 @@ impl Work for Exec {
 
     async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
         let StepPayload { step } = attempt.payload()?;
-        let meta = run_meta(attempt).await?;
+        let meta = attempt.meta().await?;
         let step = meta.recipe.step(&step).ok_or_else(|| Failed::unexpected("the step is gone"))?;
         let Does::Exec(spec) = &step.does else {
             return Err(Failed::unexpected("the step runs no program"));

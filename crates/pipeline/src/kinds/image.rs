@@ -6,7 +6,6 @@ use telecine_media::{ImageOutput, make_images};
 
 use super::{Attempt, StepPayload, Work};
 use crate::failure::{Attempted, Failed};
-use crate::film::run_meta;
 use crate::recipe::Does;
 use crate::records::OutputRecord;
 
@@ -16,7 +15,7 @@ pub(super) struct Image;
 impl Work for Image {
     async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
         let StepPayload { step } = attempt.payload()?;
-        let meta = run_meta(attempt).await?;
+        let meta = attempt.meta().await?;
         let Some(Does::Image(spec)) = meta.recipe.step(&step).map(|step| &step.does) else {
             return Err(Failed::unexpected("the step makes no images"));
         };

@@ -7,7 +7,6 @@ use telecine_queue::{JobFilter, Page, Spawn};
 use super::{Attempt, Work};
 use crate::cache::{borrow, work_of};
 use crate::failure::{Attempted, Failed};
-use crate::film::run_meta;
 use crate::graph::Graph;
 use crate::planned::{Planned, examine};
 use crate::records::{INPUT, InputRecord, PlanRecord};
@@ -20,7 +19,7 @@ pub(super) struct Ingest;
 impl Work for Ingest {
     async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
         require_first(attempt).await?;
-        let meta = run_meta(attempt).await?;
+        let meta = attempt.meta().await?;
         let input = described(attempt, &meta).await?;
         attempt.leave(INPUT, &input);
         if !meta.fresh && meta.recipe.is_repeatable() {

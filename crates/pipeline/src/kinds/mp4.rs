@@ -7,7 +7,7 @@ use telecine_media::progressive_from_segments;
 use super::{Attempt, StepPayload, Work};
 use crate::blobs::hash_file;
 use crate::failure::{Attempted, Failed};
-use crate::film::{Film, OFFSET, run_meta};
+use crate::film::{Film, OFFSET};
 use crate::records::OutputRecord;
 
 pub(super) struct Mp4;
@@ -18,7 +18,7 @@ const NAME: &str = "video.mp4";
 impl Work for Mp4 {
     async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
         let StepPayload { step } = attempt.payload()?;
-        let meta = run_meta(attempt).await?;
+        let meta = attempt.meta().await?;
         let wanted = meta.recipe.step(&step).ok_or_else(|| Failed::unexpected("the step is gone"))?;
         let segments_of = meta.recipe.segments_for(wanted).map_or(&step, |other| &other.name);
         let film = Film::read(attempt, segments_of).await?.of_best_rung();

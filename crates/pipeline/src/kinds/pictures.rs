@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 use telecine_media::{MediaError, Pictures, make_pictures};
 
 use super::{Attempt, StepPayload, Work};
-use crate::blobs::hash_file;
 use crate::failure::{Attempted, Failed};
-use crate::film::run_meta;
 use crate::recipe::Does;
 use crate::records::{OutputRecord, WarningRecord};
 
@@ -31,7 +29,7 @@ struct Made {
 impl Work for PicturesOfVideo {
     async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
         let StepPayload { step } = attempt.payload()?;
-        let meta = run_meta(attempt).await?;
+        let meta = attempt.meta().await?;
         let Some(Does::Pictures(spec)) = meta.recipe.step(&step).map(|step| &step.does) else {
             return Err(Failed::unexpected("the step makes no pictures"));
         };
@@ -74,9 +72,7 @@ async fn publish(attempt: &Attempt<'_>, step: &str, parts: Vec<Part>) -> Attempt
 async fn leave_output(attempt: &Attempt<'_>, step: &str, name: &str, made: Made) -> Attempted<()> {
     let mut files = Vec::with_capacity(made.files.len());
     for file in &made.files {
-        let (sha256, bytes) = hash_file(file).await?;
-        let path = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        files.push(attempt.store(step, &path, file, bytes, &sha256).await?);
+        files.push(attempt.store_named(step, file).await?);
     }
     let main = files.first().map(|file| file.path.clone()).unwrap_or_default();
     let output = OutputRecord {

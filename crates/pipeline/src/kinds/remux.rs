@@ -3,11 +3,12 @@
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use telecine_media::{Plan, Remux, RemuxSpec, Remuxed, plan, remux_to_segments};
-use telecine_queue::{Job, JobFilter, JobState, OnFailed, Page, Spawn};
+use telecine_queue::{Job, JobState, OnFailed, Spawn};
 
 use super::{Attempt, PLAYABLE, StepPayload, Work};
+use crate::document::jobs_of_run;
 use crate::failure::{Attempted, Failed};
-use crate::film::{OFFSET, channels_of, run_meta, store_rendition_file, store_sound};
+use crate::film::{OFFSET, channels_of, seconds_of_segment, store_sound};
 use crate::graph::{Graph, opening};
 use crate::keys;
 use crate::records::{InputRecord, PlanRecord, RungSegment, SegmentRecord, SoundRecord, segment_key};
@@ -26,8 +27,7 @@ impl Work for Remuxing {
             source: source.path(),
             probe,
             limits: &attempt.shop.limits,
-            segment_seconds: u32::try_from(crate::film::seconds_of_segment(attempt, &step).await?)
-                .unwrap_or(4),
+            segment_seconds: seconds_of_segment(attempt, &step).await?,
             offset: OFFSET,
             folder: &folder,
         };
@@ -41,12 +41,11 @@ impl Work for Remuxing {
 async fn store(attempt: &Attempt<'_>, step: &str, plan: &Plan, made: Remuxed) -> Attempted<Value> {
     let rung = plan.video.as_ref().and_then(|video| video.rungs.first());
     let rung = &rung.ok_or_else(|| Failed::unexpected("the plan has no rung"))?.name;
-    let init =
-        store_rendition_file(attempt, step, &made.video.init, |sha256| keys::init_path(rung, sha256)).await?;
+    let init = attempt.store_hashed(step, &made.video.init, |sha256| keys::init_path(rung, sha256)).await?;
     for (number, (file, frames)) in made.video.segments.iter().zip(&made.segment_frames).enumerate() {
         let segment = u32::try_from(number).unwrap_or(u32::MAX);
         let path = |sha256: &str| keys::segment_path(rung, segment, sha256, "m4s");
-        let file = store_rendition_file(attempt, step, file, path).await?;
+        let file = attempt.store_hashed(step, file, path).await?;
         let files = vec![RungSegment {
             rung: rung.clone(),
             codec: made.video_track.codec.clone(),
@@ -81,7 +80,7 @@ async fn encode_instead(
     input: &InputRecord,
     why: String,
 ) -> Attempted<Value> {
-    let meta = run_meta(attempt).await?;
+    let meta = attempt.meta().await?;
     let wanted = meta.recipe.step(step).ok_or_else(|| Failed::unexpected("the step is gone"))?;
     let mut recipe = wanted.does.media().ok_or_else(|| Failed::unexpected("the step makes no film"))?;
     if let Some(video) = &mut recipe.video {
@@ -115,18 +114,8 @@ async fn encode_instead(
 
 /// The jobs of the step that wait for this one: who joins the film, and who tells that it can be played.
 async fn who_waits(attempt: &Attempt<'_>, step: &str) -> Attempted<Vec<Job>> {
-    let filter =
-        JobFilter { states: vec![JobState::Waiting], run: Some(attempt.run.clone()), ..JobFilter::default() };
-    let mut waiting = Vec::new();
-    let mut page = Page::first(1_000);
-    loop {
-        let listed = attempt.shop.queue.list(&filter, page).await?;
-        waiting.extend(listed.data.into_iter().filter(|job| job.payload["step"] == step));
-        match listed.next_cursor {
-            Some(cursor) => page = Page { before: Some(cursor), ..page },
-            None => break,
-        }
-    }
+    let mut waiting = jobs_of_run(&*attempt.shop.queue, attempt.run, &[JobState::Waiting]).await?;
+    waiting.retain(|job| job.payload["step"] == step);
     if waiting.iter().any(|job| job.kind != PLAYABLE) {
         return Ok(waiting);
     }

@@ -8,7 +8,7 @@ use super::connect::Database;
 use super::failure::{Failure, Tried};
 use super::finish::{Ending, end};
 use super::limits::{balance, note};
-use super::read::{matching, number, parsed, value};
+use super::read::{matching, parsed, value};
 use super::session::{Session, close, statement};
 use super::{events, graph, sql};
 use crate::bell::Ring;
@@ -50,22 +50,7 @@ pub(super) async fn cancel_in(connection: &mut Session<'_>, id: JobId, bounds: &
             .execute(&mut *connection)
             .await?;
     }
-    let fence: i64 = value(&live, "fence")?;
-    // The fence rises: whatever the claim still writes is refused.
-    let ending = Ending {
-        id: id.0,
-        fence,
-        guarded: false,
-        fence_after: fence + 1,
-        settled_after: fence + 1,
-        state: JobState::Cancelled,
-        result: None,
-        error: None,
-        attempt: number(&live, "attempt")?,
-        lost: number(&live, "lost")?,
-        slot: None,
-        in_run: true,
-    };
+    let ending = Ending::cancelled(id.0, &live)?;
     end(connection, &[ending], bounds).await?;
     let ring = graph::follow(connection, vec![(id.0, JobState::Cancelled)], bounds).await?;
     Ok(ring.and(Ring { revoked: was_running, told: true, ..Ring::default() }))

@@ -9,7 +9,7 @@ use super::connect::{Database, ms};
 use super::events;
 use super::failure::Tried;
 use super::limits::{balance, balance_after};
-use super::read::{parsed, value};
+use super::read::{number, parsed, value};
 use super::session::{Session, statement};
 use super::{graph, sql};
 use crate::bell::Ring;
@@ -38,6 +38,27 @@ pub(super) struct Ending {
     pub(super) slot: Option<u32>,
     /// Whether it may end a run.
     pub(super) in_run: bool,
+}
+
+impl Ending {
+    /// Of a live job, by its row, which the caller holds. The fence rises: whatever a claim of it still writes is refused.
+    pub(super) fn cancelled(id: i64, live: &PgRow) -> Tried<Self> {
+        let fence: i64 = value(live, "fence")?;
+        Ok(Self {
+            id,
+            fence,
+            guarded: false,
+            fence_after: fence + 1,
+            settled_after: fence + 1,
+            state: JobState::Cancelled,
+            result: None,
+            error: None,
+            attempt: number(live, "attempt")?,
+            lost: number(live, "lost")?,
+            slot: None,
+            in_run: true,
+        })
+    }
 }
 
 /// A job on its way back into the queue.

@@ -6,7 +6,7 @@ use super::connect::Database;
 use super::failure::Tried;
 use super::finish::{Ending, end};
 use super::limits::{balance, note};
-use super::read::{big_number, number, parsed, run, value};
+use super::read::{big_number, parsed, run, value};
 use super::session::{Session, close, statement};
 use super::{events, sql};
 use crate::bell::Ring;
@@ -104,7 +104,7 @@ async fn cancel_live(connection: &mut Session<'_>, id: &RunId) -> Tried<(u64, Ri
     let mut endings = Vec::with_capacity(held.live.len());
     for row in &held.live {
         note(&mut bounds, row)?;
-        let ending = cancelled(row)?;
+        let ending = Ending::cancelled(value(row, "id")?, row)?;
         if parsed::<JobState>(row, "state")? == JobState::Running {
             running.push(ending.id);
         }
@@ -120,25 +120,6 @@ async fn cancel_live(connection: &mut Session<'_>, id: &RunId) -> Tried<(u64, Ri
     end(connection, &endings, &mut bounds).await?;
     let ring = balance(connection, &bounds).await?.and(events::ring());
     Ok((endings.len() as u64, ring.and(Ring { revoked, ..Ring::default() })))
-}
-
-/// The fence rises: whatever a claim of the job still writes is refused.
-fn cancelled(row: &PgRow) -> Tried<Ending> {
-    let fence: i64 = value(row, "fence")?;
-    Ok(Ending {
-        id: value(row, "id")?,
-        fence,
-        guarded: false,
-        fence_after: fence + 1,
-        settled_after: fence + 1,
-        state: JobState::Cancelled,
-        result: None,
-        error: None,
-        attempt: number(row, "attempt")?,
-        lost: number(row, "lost")?,
-        slot: None,
-        in_run: true,
-    })
 }
 
 pub(super) async fn prioritise(database: &Database, id: &RunId, priority: u8) -> Tried<u64> {

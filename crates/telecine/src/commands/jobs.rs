@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use telecine_pipeline::did_you_mean;
 use telecine_queue::{Job, JobFilter, JobId, JobState, NewJob, Page, Push, Queue, QueueError, Timestamp};
 
 use super::{Schema, open};
 use crate::cli::{Chosen, JobFlags, JobsClear, JobsCommand, JobsLs, JobsPush};
 use crate::config::Config;
-use crate::nearest::did_you_mean;
 use crate::output::{Answer, Output, harmless, say};
 use crate::table::{Cell, Table, truncate};
 use crate::{human, kinds};

@@ -5,12 +5,12 @@ mod watch;
 
 use anyhow::{Result, bail};
 use telecine_pipeline::{Deleted, RunDocument, delete, describe, retry};
-use telecine_queue::{Queue, QueueError, RunFilter, RunId, RunPage, RunState, Timestamp};
+use telecine_queue::{Queue, QueueError, RunFilter, RunId, RunPage, Timestamp};
 
 use super::{Schema, open};
 use crate::cli::{RunsCommand, RunsLs};
 use crate::config::Config;
-use crate::output::{Answer, List, Output, Paint, harmless, say};
+use crate::output::{Answer, List, Output, harmless, say};
 use crate::table::{Cell, Table, truncate};
 use crate::{human, workshop};
 
@@ -62,7 +62,7 @@ fn table(documents: &[RunDocument]) -> Table {
         table.row([
             run.id.to_string().into(),
             run.recipe.name.clone().into(),
-            Cell::painted(run.status, paint(run.status)),
+            Cell::painted(run.status, run.status),
             format!("{:.0} %", run.progress).into(),
             human::instant(run.created_at, now).into(),
             took.map_or_else(|| "-".into(), human::duration).into(),
@@ -70,15 +70,6 @@ fn table(documents: &[RunDocument]) -> Table {
         ]);
     }
     table
-}
-
-pub(super) fn paint(state: RunState) -> Paint {
-    match state {
-        RunState::Succeeded => Paint::Green,
-        RunState::Partial => Paint::Yellow,
-        RunState::Failed | RunState::Cancelled => Paint::Red,
-        RunState::Queued | RunState::Running => Paint::Cyan,
-    }
 }
 
 async fn show(id: &RunId, queue: &dyn Queue, output: &Output) -> Result<Answer> {

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use telecine_pipeline::did_you_mean;
 
 use super::{Key, Layer, Origin};
-use crate::nearest::did_you_mean;
 
 pub(super) const PREFIX: &str = "TELECINE_";
 const FILE_VARIABLE: &str = "TELECINE_CONFIG";

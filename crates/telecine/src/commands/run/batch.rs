@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use telecine_pipeline::records::{InputRecord, PlanRecord, read_all};
-use telecine_pipeline::{Input, Recipe, Submission, Submitted, retry, submit};
-use telecine_queue::{Job, JobFilter, Page, Queue, QueueError, RunFilter, RunId, RunPage, RunState};
+use telecine_pipeline::{Input, Recipe, Submission, Submitted, jobs_of_run, retry, submit};
+use telecine_queue::{Queue, QueueError, RunFilter, RunId, RunPage, RunState};
 
 use super::ended::Ended;
 use super::export::Results;
@@ -185,7 +185,7 @@ async fn look_at(
         followed.look(queue, recipe).await?;
         return Ok(None);
     }
-    let jobs = all_jobs(queue, &followed.run).await?;
+    let jobs = jobs_of_run(queue, &followed.run, &[]).await?;
     let outputs = read_all(queue, &followed.run).await?;
     let outputs: Vec<_> = outputs.into_iter().map(|(_, output)| output).collect();
     let input: &Path = &followed.file.path;
@@ -259,7 +259,7 @@ async fn take_up(queue: &dyn Queue, run: &RunId, before: Before) -> Result<Taken
 
 impl Followed {
     async fn look(&mut self, queue: &dyn Queue, recipe: &Recipe) -> Result<()> {
-        let jobs = all_jobs(queue, &self.run).await?;
+        let jobs = jobs_of_run(queue, &self.run, &[]).await?;
         // What `ingest` found out is written before anything follows it.
         if self.known.is_none() && jobs.len() > 1 {
             self.known = Some(known(queue, &self.run).await?);
@@ -301,17 +301,4 @@ async fn known(queue: &dyn Queue, run: &RunId) -> Result<Known> {
         size: probe.and_then(|probe| Some(probe.video()?.display)),
         plans: plans.into_iter().map(|(step, record)| (step, record.plan)).collect(),
     })
-}
-
-pub(crate) async fn all_jobs(queue: &dyn Queue, run: &RunId) -> Result<Vec<Job>, QueueError> {
-    let filter = JobFilter { run: Some(run.clone()), ..JobFilter::default() };
-    let (mut jobs, mut page) = (Vec::new(), Page::first(Page::MAX_LIMIT));
-    loop {
-        let listed = queue.list(&filter, page).await?;
-        jobs.extend(listed.data);
-        match listed.next_cursor {
-            Some(cursor) => page.before = Some(cursor),
-            None => return Ok(jobs),
-        }
-    }
 }

@@ -11,7 +11,7 @@ use telecine_queue::{Job, JobState, Queue, Run, RunId, RunState};
 use super::batch::{Followed, Taken};
 use super::export::Exported;
 use crate::human;
-use crate::output::{Answer, Colour, Output, Paint, harmless, say};
+use crate::output::{Answer, Colour, Output, Paint, harmless, last_lines, say};
 use crate::table::{Cell, Table};
 
 const STDERR_LINES: usize = 8;
@@ -90,7 +90,7 @@ impl Ended {
     /// In a line: what became of it, and where to look.
     pub(crate) fn line(&self, colour: Colour) -> String {
         let took = human::duration(Duration::from_millis(self.took_ms));
-        let status = colour.paint(paint(self.status), self.status.as_str());
+        let status = colour.paint(self.status.into(), self.status.as_str());
         let place = match &self.folder {
             Some(folder) => format!(" in {}", folder.display()),
             None => String::new(),
@@ -116,11 +116,8 @@ impl Broken {
         let what = if self.required { "failed" } else { "warning: not made" };
         say(harmless(&format!("{what}: {shown}: {step}: {message}")));
         say(harmless(&format!("  code: {code}, at attempt {attempt}")));
-        if !stderr_tail.trim().is_empty() {
-            let lines: Vec<&str> = stderr_tail.trim().lines().collect();
-            for line in &lines[lines.len().saturating_sub(STDERR_LINES)..] {
-                say(harmless(&format!("  stderr: {line}")));
-            }
+        for line in last_lines(stderr_tail.trim(), STDERR_LINES) {
+            say(format_args!("  stderr: {line}"));
         }
         if !hint.is_empty() {
             say(harmless(&format!("  next: {hint}")));
@@ -180,13 +177,4 @@ pub(crate) fn answer(ended: &[Ended]) -> Answer {
         return Answer::No;
     }
     if any(&[RunState::Partial]) { Answer::Partial } else { Answer::Yes }
-}
-
-fn paint(state: RunState) -> Paint {
-    match state {
-        RunState::Succeeded => Paint::Green,
-        RunState::Partial => Paint::Yellow,
-        RunState::Failed | RunState::Cancelled => Paint::Red,
-        RunState::Queued | RunState::Running => Paint::Cyan,
-    }
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use telecine_pipeline::{ErrorShown, OutputShown, OutputStatus, RunDocument, StepShown, StepStatus};
 use telecine_queue::{RunState, Timestamp};
 
-use super::paint;
 use crate::human;
-use crate::output::{Colour, Paint, harmless};
+use crate::output::{Colour, Paint, harmless, last_lines};
 use crate::table::{Cell, Table};
 
 /// How much of what a program said is shown.
@@ -61,7 +60,7 @@ fn head(run: &RunDocument, colour: Colour) -> String {
     }
     let speed = run.speed.map(|speed| format!(", {speed}x")).unwrap_or_default();
     let left = run.eta_ms.map(|ms| format!(", {} left", human::clock(Duration::from_millis(ms))));
-    let status = colour.paint(paint(run.status), run.status.as_str());
+    let status = colour.paint(run.status.into(), run.status.as_str());
     let _ =
         writeln!(text, "{:<9} {status}, {:.0} %{speed}{}", "status", run.progress, left.unwrap_or_default());
     text
@@ -125,9 +124,8 @@ fn failure(error: &ErrorShown, colour: Colour) -> String {
     let line = format!("failed: {}: {}", error.step, error.message);
     let mut text = format!("{}\n", colour.paint(Paint::Red, &harmless(&line)));
     let _ = writeln!(text, "  code: {}, at attempt {}", error.code, error.attempt);
-    let lines: Vec<&str> = error.stderr_tail.trim().lines().collect();
-    for line in &lines[lines.len().saturating_sub(STDERR_LINES)..] {
-        let _ = writeln!(text, "  stderr: {}", harmless(line));
+    for line in last_lines(error.stderr_tail.trim(), STDERR_LINES) {
+        let _ = writeln!(text, "  stderr: {line}");
     }
     let _ = writeln!(text, "  hint: {}", harmless(&error.hint));
     text
