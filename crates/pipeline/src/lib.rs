@@ -34,6 +34,7 @@ mod nearest;
 mod planned;
 mod recipe;
 pub mod records;
+mod request;
 mod scratch;
 mod source;
 mod submission;
@@ -55,7 +56,8 @@ pub use recipe::{
     Does, ExecSpec, Listed, NoRecipe, ParamError, ParamErrors, Recipe, RecipeError, RecipeErrors,
     RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
+pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority};
 pub use scratch::{JobFolder, Scratch};
 pub use source::{CacheRoom, PullPatience};
-pub use submission::{RunMeta, Submission, Submitted, retry, submit};
+pub use submission::{RunMeta, RunWebhook, Submission, Submitted, retry, submit};
 pub use workshop::Workshop;

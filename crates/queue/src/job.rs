@@ -24,6 +24,7 @@ const MAX_PRIORITY: u8 = 100;
 
 /// The number of a job. Rises with each push, is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct JobId(pub i64);
 
@@ -48,6 +49,7 @@ pub struct Fence(pub i64);
 
 /// Where a job stands. `Waiting` to `Running` are live; the rest are terminal and never change by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
     /// Needs other jobs to finish first.
@@ -378,6 +380,7 @@ pub struct Job {
 
 /// Why an attempt failed, for people and for programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobError {
     /// Stable and documented, such as `timeout` or `encoder_failed`.
     pub code: String,

@@ -64,6 +64,11 @@ pub(super) async fn pull(address: &str, into: &Path, rules: PullRules) -> Attemp
     }
 }
 
+/// Refuses what can never be pulled.
+pub(super) fn check(address: &str, rules: PullRules) -> Attempted<()> {
+    checked_url(address, rules).map(drop)
+}
+
 fn checked_url(address: &str, rules: PullRules) -> Attempted<Url> {
     let shown = without_secrets(address);
     let url = Url::parse(address).map_err(|error| {
