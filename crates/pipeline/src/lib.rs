@@ -41,10 +41,11 @@ mod submission;
 mod workshop;
 
 pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions};
-pub use cache::{Deleted, delete};
+pub use cache::{Deleted, delete, forget};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, StepShown,
-    StepStatus, WarningShown, describe, jobs_of_run,
+    RunSummary, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, run_of_tenant,
+    summarise,
 };
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
