@@ -2,6 +2,7 @@
 
 mod health;
 mod recipes;
+mod runs;
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ struct Base;
 
 /// Every resource, each under its own path.
 fn resources() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::with_openapi(Base::openapi()).merge(health::routes()).merge(recipes::routes())
+    OpenApiRouter::with_openapi(Base::openapi()).merge(health::routes()).merge(recipes::routes()).merge(runs::routes())
 }
 
 /// The API, ready to be served.

@@ -4,7 +4,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../../../pipeline/tests/it/clips.rs"]
+#[allow(dead_code, reason = "the pipeline's own tests use more of it")]
+mod clips;
 mod connections;
+mod runs;
 mod support;
 
 use std::process::ExitCode;
@@ -18,6 +22,6 @@ fn main() -> ExitCode {
         return sandbox::launch(arguments);
     }
     let arguments = Arguments::from_args();
-    let trials = [connections::trials()];
+    let trials = [connections::trials(), runs::trials()];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
