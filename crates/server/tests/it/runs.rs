@@ -223,7 +223,7 @@ async fn what_is_wrong_is_said_with_its_place() {
         (with("/recipe", json!(7)), "recipe"),
         (input(json!({})), "input"),
         (input(json!({ "url": "https://a.example/f", "path": film })), "input"),
-        (input(json!({ "uri": "https://a.example/f" })), "input.uri"),
+        (input(json!({ "uri": "https://a.example/f" })), "input"),
         (input(json!({ "url": "ftp://a.example/f" })), "input.url"),
         (input(json!({ "url": null })), "input.url"),
         (input(json!({ "s3": "bucket/key" })), "input.s3"),
@@ -356,7 +356,7 @@ async fn lists_go_by_filters_and_pages() {
     }
     body["recipe"] = json!("mp4");
     made.push(create(&served, &body).await["id"].clone());
-    let cancelled = made[2].as_str().unwrap();
+    let cancelled = made[2].as_str().unwrap().to_owned();
     served.post(&format!("/v1/runs/{cancelled}/cancel")).send().await.unwrap();
     made.reverse();
     let list = async |query: &str| -> Value {
