@@ -82,7 +82,7 @@ fn looks_at(run: &RunId) -> [Look; 6] {
             json!(["running", "s", all, 5, "mine", all]),
             "'{queued,running}', 's', NULL, 5, 'mine', NULL".into()
         ),
-        look!("feed", json!([0, 5]), "'0', '', 0, 5".into()),
+        look!("feed", json!([0, 2]), "'0', '', 0, 2".into()),
     ]
 }
 
