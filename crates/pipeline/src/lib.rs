@@ -31,6 +31,7 @@ pub mod keys;
 pub mod kinds;
 mod live;
 mod nearest;
+pub mod outside;
 mod planned;
 mod recipe;
 pub mod records;

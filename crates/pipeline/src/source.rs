@@ -3,7 +3,6 @@
 //! Taking an input in reads every byte of it once and hashes them on the way. After that it is a blob of the run, or the
 //! file it was, and every job that reads it finds the same bytes: a [`Source`].
 
-mod address;
 mod cache;
 mod file;
 mod pull;
