@@ -1,7 +1,11 @@
 //! One file per resource. Each has `routes()`; the same line routes a handler and documents it.
 
 mod health;
+mod jobs;
+mod lanes;
+mod limits;
 mod recipes;
+mod workers;
 
 use std::sync::Arc;
 
@@ -23,7 +27,13 @@ struct Base;
 
 /// Every resource, each under its own path.
 fn resources() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::with_openapi(Base::openapi()).merge(health::routes()).merge(recipes::routes())
+    OpenApiRouter::with_openapi(Base::openapi())
+        .merge(health::routes())
+        .merge(jobs::routes())
+        .merge(lanes::routes())
+        .merge(limits::routes())
+        .merge(recipes::routes())
+        .merge(workers::routes())
 }
 
 /// The API, ready to be served.

@@ -171,7 +171,12 @@ impl From<QueueError> for Problem {
     fn from(error: QueueError) -> Self {
         match error {
             QueueError::NoSuchRun(_) => Self::not_found("run"),
+            QueueError::NotFound(_) => Self::not_found("job"),
             QueueError::Invalid { reason } => Self::new(Code::InvalidRequest, reason),
+            error @ QueueError::KeyReused { .. } => Self::new(Code::KeyReused, error.to_string()),
+            error @ (QueueError::WrongState { .. } | QueueError::WrongRunState { .. }) => {
+                Self::new(Code::Conflict, error.to_string())
+            }
             error => {
                 tracing::error!(%error, "the database did not do what was asked");
                 Self::new(Code::Unavailable, "the database does not answer; try again")
