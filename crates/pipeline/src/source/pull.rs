@@ -187,7 +187,7 @@ impl Pull {
             return Ok(());
         }
         let message = format!("the file has more than the {} bytes that are allowed", self.rules.limit_bytes);
-        Err(Failed::for_good("limit_size", message, "raise limits.file_bytes, or send a smaller file"))
+        Err(Failed::for_good("limit_size", message, "raise max_input_mb, or send a smaller file"))
     }
 
     fn refused(&self, response: &Response) -> Failed {
