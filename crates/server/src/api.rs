@@ -2,6 +2,7 @@
 
 mod health;
 mod recipes;
+pub(crate) mod uploads;
 
 use std::sync::Arc;
 
@@ -23,7 +24,10 @@ struct Base;
 
 /// Every resource, each under its own path.
 fn resources() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::with_openapi(Base::openapi()).merge(health::routes()).merge(recipes::routes())
+    OpenApiRouter::with_openapi(Base::openapi())
+        .merge(health::routes())
+        .merge(recipes::routes())
+        .merge(uploads::routes())
 }
 
 /// The API, ready to be served.

@@ -6,12 +6,15 @@ use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::uploads::{UploadOptions, Uploads};
+
 /// Shared by all requests of a process.
 #[derive(Debug)]
 pub struct App {
     pub(crate) shop: Arc<Workshop>,
     pub(crate) recipes: Recipes,
     pub(crate) options: ServerOptions,
+    pub(crate) uploads: Uploads,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
 }
@@ -23,17 +26,19 @@ pub struct ServerOptions {
     pub trust_loopback: bool,
     /// Of a body of JSON.
     pub max_json_bytes: usize,
+    pub uploads: UploadOptions,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        Self { trust_loopback: true, max_json_bytes: 256 * 1024 }
+        Self { trust_loopback: true, max_json_bytes: 256 * 1024, uploads: UploadOptions::default() }
     }
 }
 
 impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
-        Arc::new(Self { shop, recipes, options, stopping: CancellationToken::new() })
+        let uploads = Uploads::new(&options.uploads, &shop);
+        Arc::new(Self { shop, recipes, options, uploads, stopping: CancellationToken::new() })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {

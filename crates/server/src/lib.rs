@@ -22,6 +22,7 @@ mod caller;
 mod extract;
 mod problem;
 
+pub use api::uploads::{UploadOptions, keep_uploads};
 pub use api::{openapi, router};
 pub use app::{App, ServerOptions};
 pub use caller::{Caller, Scope};
