@@ -178,7 +178,7 @@ fn one_at_a_time(
 mod tests {
     use super::*;
 
-    const RULES: BodyRules = BodyRules { max_bytes: 100_000, idle: Duration::from_secs(60) };
+    const RULES: BodyRules = BodyRules { max_bytes: 1_000_000, idle: Duration::from_secs(60) };
 
     async fn taken(body: Body) -> (Result<Came, Problem>, Vec<u8>) {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -213,8 +213,8 @@ mod tests {
             (file.clone(), Code::InvalidRequest),
             (String::new(), Code::InvalidRequest),
             (part("sha256", "", "zz") + &file + "--XX--", Code::InvalidRequest),
-            (part("file", "", &"x".repeat(100_001)) + "--XX--", Code::TooLarge),
-            (part("file", "", &"x".repeat(200_001)) + "--XX--", Code::TooLarge),
+            (part("file", "", &"x".repeat(1_000_001)) + "--XX--", Code::TooLarge),
+            (part("file", "", &"x".repeat(2_000_001)) + "--XX--", Code::TooLarge),
         ] {
             let (came, _) = taken(Body::from_stream(pieces(form.clone()))).await;
             assert_eq!(came.unwrap_err().code(), code, "{}", &form[..form.len().min(90)]);
