@@ -6,6 +6,7 @@ mod lanes;
 mod limits;
 mod recipes;
 mod workers;
+pub(crate) mod uploads;
 
 use std::sync::Arc;
 
@@ -35,6 +36,7 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(limits::routes())
         .merge(recipes::routes())
         .merge(workers::routes())
+        .merge(uploads::routes())
 }
 
 /// The API, ready to be served.

@@ -26,6 +26,7 @@ mod observe;
 mod origin;
 mod problem;
 
+pub use api::uploads::{UploadOptions, keep_uploads};
 pub use api::{openapi, router};
 pub use app::{App, ServerOptions};
 pub use caller::{Caller, Scope};

@@ -39,6 +39,8 @@ pub enum Code {
     ChecksumMismatch,
     /// An upload goes on at another offset.
     OffsetMismatch,
+    /// Somebody else writes to it.
+    Locked,
     /// The upload has expired.
     Expired,
     /// The range asked for is not in the file.
@@ -50,6 +52,8 @@ pub enum Code {
     ScanUnavailable,
     /// All slots for synchronous work are taken; see `Retry-After`.
     Busy,
+    /// The work did not end within the time that a synchronous request has.
+    Timeout,
     /// The database, the store or a tool does not answer.
     Unavailable,
     StorageFull,
@@ -70,6 +74,7 @@ impl Code {
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Locked => StatusCode::LOCKED,
             // tus: "460 Checksum Mismatch".
             Self::ChecksumMismatch => StatusCode::from_u16(460).unwrap_or(StatusCode::BAD_REQUEST),
             Self::Expired => StatusCode::GONE,
@@ -77,6 +82,7 @@ impl Code {
             Self::UnsupportedVersion => StatusCode::PRECONDITION_FAILED,
             Self::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Busy | Self::ScanUnavailable | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Self::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
