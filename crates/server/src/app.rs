@@ -6,6 +6,8 @@ use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
 use tokio_util::sync::CancellationToken;
 
+use crate::remote::Remote;
+
 /// Shared by all requests of a process.
 #[derive(Debug)]
 pub struct App {
@@ -14,6 +16,8 @@ pub struct App {
     pub(crate) options: ServerOptions,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
+    /// Claims of workers in other languages.
+    pub(crate) remote: Remote,
 }
 
 /// What an operator may set.
@@ -33,7 +37,9 @@ impl Default for ServerOptions {
 
 impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
-        Arc::new(Self { shop, recipes, options, stopping: CancellationToken::new() })
+        let stopping = CancellationToken::new();
+        let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
+        Arc::new(Self { shop, recipes, options, stopping, remote })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {

@@ -21,6 +21,7 @@ mod app;
 mod caller;
 mod extract;
 mod problem;
+mod remote;
 
 pub use api::{openapi, router};
 pub use app::{App, ServerOptions};
