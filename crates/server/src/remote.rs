@@ -16,15 +16,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use telecine_queue::{
-    Beat, BeatReply, Claim, ClaimBeat, Claimed, Finish, Job, JobId, JobState, NewWorker, Outcome, Pausable, Pull,
-    Queue, QueueError, Settled, WorkerId, WorkerOptions, keep_up,
+    Beat, BeatReply, Claim, ClaimBeat, Claimed, Count, Finish, Job, JobId, JobState, NewWorker, Outcome,
+    Pausable, Pull, Queue, QueueError, Settled, WorkerId, WorkerOptions, keep_up,
 };
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use token::{ClaimToken, Secret};
 
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use pulse::PulseThread;
 
 /// Where the remote claims of a process are handled.
@@ -68,13 +68,7 @@ pub(crate) enum Over {
 
 impl Remote {
     pub(crate) fn new(queue: Arc<dyn Queue>, stopping: CancellationToken) -> Self {
-        Self {
-            queue,
-            stopping,
-            secret: OnceCell::new(),
-            pulse: OnceCell::new(),
-            upkeep: OnceCell::new(),
-        }
+        Self { queue, stopping, secret: OnceCell::new(), pulse: OnceCell::new(), upkeep: OnceCell::new() }
     }
 
     pub(crate) async fn secret(&self) -> Result<&Secret, Problem> {
@@ -102,7 +96,11 @@ impl Remote {
     }
 
     /// Renews the lease of a claim and saves what is new; says whether somebody asked its worker to drain.
-    pub(crate) async fn beat(&self, token: &ClaimToken, news: News) -> Result<Result<bool, Over>, QueueError> {
+    pub(crate) async fn beat(
+        &self,
+        token: &ClaimToken,
+        news: News,
+    ) -> Result<Result<bool, Over>, QueueError> {
         let Some(job) = self.queue.get(token.job).await? else { return Ok(Err(Over::Lost)) };
         if let Some(over) = over(&job, token) {
             return Ok(Err(over));
@@ -121,7 +119,12 @@ impl Remote {
         self.why_over(token).await.map(Err)
     }
 
-    async fn beat_as(&self, worker: WorkerId, token: &ClaimToken, news: &News) -> Result<BeatReply, QueueError> {
+    async fn beat_as(
+        &self,
+        worker: WorkerId,
+        token: &ClaimToken,
+        news: &News,
+    ) -> Result<BeatReply, QueueError> {
         let claim = ClaimBeat {
             job: token.job,
             fence: token.fence,
@@ -144,7 +147,10 @@ impl Remote {
             lane: job.lane.clone(),
             lease: token.lease(),
         };
-        let worker = self.queue.register(NewWorker { holding: vec![(token.job, token.fence)], ..row(&wanted) }).await?;
+        let worker = self
+            .queue
+            .register(NewWorker { holding: vec![(token.job, token.fence)], ..row(&wanted) })
+            .await?;
         let reply = self.beat_as(worker, token, news).await?;
         if reply.refused.contains(&token.job) {
             self.queue.deregister(worker).await?;
@@ -153,7 +159,11 @@ impl Remote {
     }
 
     /// Settles a claim. Repeating it is harmless: what this fence settled stays settled.
-    pub(crate) async fn finish(&self, token: &ClaimToken, outcome: Outcome) -> Result<Result<(), Over>, QueueError> {
+    pub(crate) async fn finish(
+        &self,
+        token: &ClaimToken,
+        outcome: Outcome,
+    ) -> Result<Result<(), Over>, QueueError> {
         let Some(job) = self.queue.get(token.job).await? else { return Ok(Err(Over::Lost)) };
         let worker = job.worker.filter(|_| job.state == JobState::Running && job.fence == token.fence);
         let claim = Claim::kept_elsewhere(job, token.fence, token.attempt, token.lost);
@@ -200,32 +210,32 @@ async fn take(queue: Arc<dyn Queue>, wanted: Wanted) -> Result<Option<Taken>, Qu
         return Ok(None);
     }
     let worker = queue.register(row(&wanted)).await?;
-    let mut taken = Taken { queue: Arc::clone(&queue), worker, claimed: None };
-    let pull = Pull {
-        worker,
-        lanes: [(wanted.lane, 1)].into(),
-        kinds: wanted.kinds,
-        free_scratch_bytes: u64::MAX,
-    };
-    taken.claimed = queue.pull(pull).await?.into_iter().next();
-    Ok(Some(taken).filter(|taken| taken.claimed.is_some()))
+    let lanes = [(wanted.lane, 1)].into();
+    let pull = Pull { worker, lanes, kinds: wanted.kinds, free_scratch_bytes: u64::MAX };
+    match queue.pull(pull).await?.into_iter().next() {
+        Some(claimed) => Ok(Some(Taken { queue, worker, claimed: Some(claimed) })),
+        None => {
+            sign_off(&*queue, Some(worker)).await;
+            Ok(None)
+        }
+    }
 }
 
 async fn may_find(queue: &dyn Queue, wanted: &Wanted) -> Result<bool, QueueError> {
-    let counts = queue.counts().await?;
-    let mut ready = counts
-        .iter()
-        .filter(|count| count.state == JobState::Pending && count.jobs > 0)
-        .filter(|count| count.lane == wanted.lane && wanted.kinds.contains(&count.kind))
-        .map(|count| count.kind.clone())
-        .peekable();
-    if ready.peek().is_none() {
+    let ready = ready_kinds(&queue.counts().await?, wanted);
+    if ready.is_empty() {
         return Ok(false);
     }
     let paused = queue.paused().await?;
     let is_paused = |what: &Pausable| paused.iter().any(|paused| paused.what == *what);
     Ok(!is_paused(&Pausable::Lane(wanted.lane.clone()))
-        && ready.any(|kind| !is_paused(&Pausable::Kind(kind))))
+        && ready.into_iter().any(|kind| !is_paused(&Pausable::Kind(kind))))
+}
+
+fn ready_kinds(counts: &[Count], wanted: &Wanted) -> Vec<String> {
+    let ready = counts.iter().filter(|count| count.state == JobState::Pending && count.jobs > 0);
+    let ours = ready.filter(|count| count.lane == wanted.lane && wanted.kinds.contains(&count.kind));
+    ours.map(|count| count.kind.clone()).collect()
 }
 
 impl Taken {
@@ -245,7 +255,9 @@ impl Drop for Taken {
             let finish = Finish::new(claimed.claim, Outcome::Release);
             match queue.finish(&[finish]).await {
                 Ok(_) => sign_off(&*queue, Some(worker)).await,
-                Err(error) => tracing::warn!(%error, "could not give a claim back; its lease will end by itself"),
+                Err(error) => {
+                    tracing::warn!(%error, "could not give a claim back; its lease will end by itself")
+                }
             }
         });
     }
@@ -271,11 +283,12 @@ impl std::fmt::Debug for Taken {
     }
 }
 
-/// For messages.
+/// What a worker is told whose token is good for nothing any more.
 pub(crate) fn gone(over: Over, job: JobId) -> Problem {
-    use crate::problem::Code;
     match over {
-        Over::Cancelled => Problem::new(Code::Cancelled, format!("job {job} was cancelled; stop, and drop what was made")),
+        Over::Cancelled => {
+            Problem::new(Code::Cancelled, format!("job {job} was cancelled; stop, and drop what was made"))
+        }
         Over::Lost => Problem::new(
             Code::ClaimLost,
             format!("this token's claim of job {job} is over: it was settled, or another claim owns the job"),

@@ -6,10 +6,11 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use sha2::Sha256;
-use telecine_queue::{Fence, JobId, Queue};
+use telecine_queue::{Fence, JobId, NewEntry, Queue, QueueError};
 
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 
 const PREFIX: &str = "ct_";
 
@@ -55,6 +56,36 @@ impl ClaimToken {
 pub(crate) struct Secret([u8; 32]);
 
 impl Secret {
+    const KIND: &str = "secret";
+    const KEY: &str = "claims";
+
+    /// The one of this database; the first process that asks makes it.
+    pub(crate) async fn shared(queue: &dyn Queue) -> Result<Self, Problem> {
+        loop {
+            if let Some(entry) = queue.entry(Self::KIND, Self::KEY).await? {
+                return Self::read(&entry.body).ok_or_else(|| {
+                    tracing::error!("the secret of claim tokens in the database is not as it was written");
+                    Problem::new(Code::Internal, "tokens cannot be signed")
+                });
+            }
+            let mut fresh = [0; 32];
+            getrandom::fill(&mut fresh).map_err(|error| {
+                tracing::error!(%error, "the system gives no random bytes");
+                Problem::new(Code::Unavailable, "tokens cannot be signed")
+            })?;
+            let entry = NewEntry::new(Self::KIND, Self::KEY, json!({ "key": BASE64.encode(fresh) }));
+            match queue.put_entry(entry, Some(0)).await {
+                // Stale: another process was first, and its one is everybody's.
+                Ok(_) | Err(QueueError::Stale { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn read(body: &Value) -> Option<Self> {
+        BASE64.decode(body.get("key")?.as_str()?).ok()?.try_into().ok().map(Self)
+    }
+
     fn mac(&self, said: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("any length is a key");
         mac.update(said);
