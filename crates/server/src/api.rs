@@ -10,7 +10,7 @@ mod workers;
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Router, middleware};
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Description;
 use utoipa_axum::router::OpenApiRouter;
@@ -18,6 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::extract::Json;
 use crate::problem::{Code, Problem, ProblemDocument};
+use crate::{caller, cors, observe};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -49,6 +50,9 @@ pub fn router(app: &Arc<App>) -> Router {
         .method_not_allowed_fallback(async || {
             Problem::new(Code::MethodNotAllowed, "this address does not take this method; see /openapi.json")
         })
+        .layer(middleware::from_fn_with_state(Arc::clone(app), caller::recognise))
+        .layer(middleware::from_fn_with_state(Arc::clone(app), cors::allow_named_origins))
+        .layer(middleware::from_fn_with_state(Arc::clone(app), observe::observe))
         .with_state(Arc::clone(app))
 }
 

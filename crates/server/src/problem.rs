@@ -32,6 +32,8 @@ pub enum Code {
     /// The job of a remote claim was cancelled. Stop, and drop what was made.
     Cancelled,
     TooLarge,
+    /// The address and the headers of the request.
+    HeadersTooLarge,
     UnsupportedMediaType,
     /// The caller sent too many requests; see `Retry-After`.
     RateLimited,
@@ -68,6 +70,7 @@ impl Code {
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Conflict | Self::KeyReused | Self::ClaimLost | Self::OffsetMismatch => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -168,6 +171,10 @@ impl Problem {
         self.0.request_id = Some(id.to_owned());
         self
     }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.0).unwrap_or_default()
+    }
 }
 
 /// What the queue refuses is the caller's doing, but for the database itself.
@@ -193,8 +200,7 @@ impl From<QueueError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = serde_json::to_vec(&self.0).unwrap_or_default();
-        let mut response = (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], body).into_response();
+        let mut response = (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], self.to_bytes()).into_response();
         if let Some(after) = self.0.retry_after {
             let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
