@@ -186,7 +186,7 @@ impl Remote {
 /// What a look at the job already tells.
 fn over(job: &Job, token: &ClaimToken) -> Option<Over> {
     match job.state {
-        JobState::Cancelled if job.fence == token.fence => Some(Over::Cancelled),
+        JobState::Cancelled => Some(Over::Cancelled),
         state if state.is_terminal() || job.fence != token.fence => Some(Over::Lost),
         _ => None,
     }
