@@ -1,5 +1,6 @@
 //! One file per resource. Each has `routes()`; the same line routes a handler and documents it.
 
+mod claims;
 mod health;
 mod jobs;
 mod lanes;
@@ -30,6 +31,7 @@ struct Base;
 /// Every resource, each under its own path.
 fn resources() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Base::openapi())
+        .merge(claims::routes())
         .merge(health::routes())
         .merge(jobs::routes())
         .merge(lanes::routes())
