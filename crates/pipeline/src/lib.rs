@@ -31,6 +31,7 @@ pub mod keys;
 pub mod kinds;
 mod live;
 mod nearest;
+pub mod outside;
 mod planned;
 mod recipe;
 pub mod records;
@@ -59,6 +60,6 @@ pub use recipe::{
 };
 pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority};
 pub use scratch::{JobFolder, Scratch};
-pub use source::{CacheRoom, PullPatience};
+pub use source::{CacheRoom, PullPatience, is_below};
 pub use submission::{RunMeta, RunWebhook, Submission, Submitted, retry, submit};
 pub use workshop::Workshop;

@@ -44,6 +44,7 @@ impl std::str::FromStr for JobId {
 
 /// Rises on every claim of a job and never falls; every write a worker makes carries the one it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct Fence(pub i64);
 
@@ -341,6 +342,7 @@ fn check_values(what: &str, value: &Value, depth: usize) -> Result<()> {
 
 /// A job as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Job {
     pub id: JobId,
     pub tenant: String,

@@ -14,7 +14,7 @@ use crate::timestamp::Timestamp;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(
     feature = "openapi",
-    schema(value_type = String, pattern = "^run_[0-9A-Za-z]{26}$", examples("run_01J9ZC8E4QWX5T0N1V2B3M4K6P"))
+    schema(value_type = String, pattern = "^run_[0-9A-HJKMNP-TV-Z]{26}$", examples("run_01J9ZC8E4QWX5T0N1V2B3M4K6P"))
 )]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);

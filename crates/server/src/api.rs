@@ -1,8 +1,14 @@
 //! One file per resource. Each has `routes()`; the same line routes a handler and documents it.
 
+mod claims;
 mod health;
+mod jobs;
+mod lanes;
+mod limits;
 mod recipes;
 mod runs;
+pub(crate) mod uploads;
+mod workers;
 
 use std::sync::Arc;
 
@@ -25,7 +31,16 @@ struct Base;
 
 /// Every resource, each under its own path.
 fn resources() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::with_openapi(Base::openapi()).merge(health::routes()).merge(recipes::routes()).merge(runs::routes())
+    OpenApiRouter::with_openapi(Base::openapi())
+        .merge(claims::routes())
+        .merge(health::routes())
+        .merge(jobs::routes())
+        .merge(lanes::routes())
+        .merge(limits::routes())
+        .merge(recipes::routes())
+        .merge(runs::routes())
+        .merge(workers::routes())
+        .merge(uploads::routes())
 }
 
 /// The API, ready to be served.

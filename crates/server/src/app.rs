@@ -7,14 +7,20 @@ use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::uploads::{UploadOptions, Uploads};
+use crate::remote::Remote;
+
 /// Shared by all requests of a process.
 #[derive(Debug)]
 pub struct App {
     pub(crate) shop: Arc<Workshop>,
     pub(crate) recipes: Recipes,
     pub(crate) options: ServerOptions,
+    pub(crate) uploads: Uploads,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
+    /// Claims of workers in other languages.
+    pub(crate) remote: Remote,
 }
 
 /// What an operator may set.
@@ -33,6 +39,7 @@ pub struct ServerOptions {
     /// How long a body may stand still, in either direction.
     pub body_idle: Duration,
     pub max_connections: usize,
+    pub uploads: UploadOptions,
 }
 
 impl Default for ServerOptions {
@@ -45,13 +52,17 @@ impl Default for ServerOptions {
             header_within: Duration::from_secs(10),
             body_idle: Duration::from_secs(60),
             max_connections: 4096,
+            uploads: UploadOptions::default(),
         }
     }
 }
 
 impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
-        Arc::new(Self { shop, recipes, options, stopping: CancellationToken::new() })
+        let uploads = Uploads::new(&options.uploads, &shop);
+        let stopping = CancellationToken::new();
+        let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
+        Arc::new(Self { shop, recipes, options, uploads, stopping, remote })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {

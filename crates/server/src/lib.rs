@@ -25,7 +25,9 @@ mod listen;
 mod observe;
 mod origin;
 mod problem;
+mod remote;
 
+pub use api::uploads::{UploadOptions, keep_uploads};
 pub use api::{openapi, router};
 pub use app::{App, ServerOptions};
 pub use caller::{Caller, Scope};

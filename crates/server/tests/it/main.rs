@@ -4,10 +4,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod claims;
 #[path = "../../../pipeline/tests/it/clips.rs"]
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod clips;
 mod connections;
+mod operations;
 mod runs;
 mod support;
 
@@ -22,6 +24,6 @@ fn main() -> ExitCode {
         return sandbox::launch(arguments);
     }
     let arguments = Arguments::from_args();
-    let trials = [connections::trials(), runs::trials()];
+    let trials = [claims::trials(), connections::trials(), operations::trials(), runs::trials()];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
