@@ -45,7 +45,7 @@ pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, St
 pub use cache::{Deleted, delete, forget};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, StepShown,
-    RunSummary, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, run_of_tenant,
+    RunSummary, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, progress_of, run_of_tenant,
     summarise,
 };
 pub use failure::Failed;

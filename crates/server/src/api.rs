@@ -1,6 +1,7 @@
 //! One file per resource. Each has `routes()`; the same line routes a handler and documents it.
 
 mod claims;
+mod events;
 mod health;
 mod jobs;
 mod lanes;
@@ -33,6 +34,7 @@ struct Base;
 fn resources() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Base::openapi())
         .merge(claims::routes())
+        .merge(events::routes())
         .merge(health::routes())
         .merge(jobs::routes())
         .merge(lanes::routes())

@@ -8,6 +8,7 @@ use telecine_queue::Queue;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::uploads::{UploadOptions, Uploads};
+use crate::hub::Hub;
 use crate::remote::Remote;
 
 /// Shared by all requests of a process.
@@ -19,6 +20,8 @@ pub struct App {
     pub(crate) uploads: Uploads,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
+    /// Tells streams of events what happens.
+    pub(crate) hub: Hub,
     /// Claims of workers in other languages.
     pub(crate) remote: Remote,
 }
@@ -39,6 +42,8 @@ pub struct ServerOptions {
     /// How long a body may stand still, in either direction.
     pub body_idle: Duration,
     pub max_connections: usize,
+    /// How long a stream of events may be silent before it says that it is there.
+    pub event_keep_alive: Duration,
     pub uploads: UploadOptions,
 }
 
@@ -52,6 +57,7 @@ impl Default for ServerOptions {
             header_within: Duration::from_secs(10),
             body_idle: Duration::from_secs(60),
             max_connections: 4096,
+            event_keep_alive: Duration::from_secs(15),
             uploads: UploadOptions::default(),
         }
     }
@@ -62,7 +68,8 @@ impl App {
         let uploads = Uploads::new(&options.uploads, &shop);
         let stopping = CancellationToken::new();
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
-        Arc::new(Self { shop, recipes, options, uploads, stopping, remote })
+        let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
+        Arc::new(Self { shop, recipes, options, uploads, stopping, hub, remote })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {
@@ -71,6 +78,11 @@ impl App {
 
     pub(crate) fn blobs(&self) -> &Blobs {
         &self.shop.blobs
+    }
+
+    /// How many streams of events are open.
+    pub fn watchers(&self) -> usize {
+        self.hub.listeners()
     }
 
     /// Ends what would never end by itself: streams of events, long polls.

@@ -21,6 +21,7 @@ mod app;
 mod caller;
 mod cors;
 mod extract;
+mod hub;
 mod listen;
 mod observe;
 mod origin;

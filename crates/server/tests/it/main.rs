@@ -9,6 +9,7 @@ mod claims;
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod clips;
 mod connections;
+mod events;
 mod operations;
 mod runs;
 mod support;
@@ -24,6 +25,6 @@ fn main() -> ExitCode {
         return sandbox::launch(arguments);
     }
     let arguments = Arguments::from_args();
-    let trials = [claims::trials(), connections::trials(), operations::trials(), runs::trials()];
+    let trials = [claims::trials(), connections::trials(), events::trials(), operations::trials(), runs::trials()];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
