@@ -7,12 +7,17 @@ use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
 use tokio_util::sync::CancellationToken;
 
+use crate::caller::Known;
+use crate::pace::Pace;
+
 /// Shared by all requests of a process.
 #[derive(Debug)]
 pub struct App {
     pub(crate) shop: Arc<Workshop>,
     pub(crate) recipes: Recipes,
     pub(crate) options: ServerOptions,
+    pub(crate) known: Known,
+    pub(crate) pace: Pace,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
 }
@@ -22,6 +27,8 @@ pub struct App {
 pub struct ServerOptions {
     /// Callers from this machine need no key.
     pub trust_loopback: bool,
+    /// What others call this server by, such as `https://media.example`: for addresses in answers, and to know its own pages.
+    pub public_url: Option<String>,
     /// Pages of these origins (`https://app.example`) may call from a browser, with a key.
     pub cors_origins: Vec<String>,
     /// Of a body of JSON.
@@ -33,25 +40,37 @@ pub struct ServerOptions {
     /// How long a body may stand still, in either direction.
     pub body_idle: Duration,
     pub max_connections: usize,
+    /// Of one key, or of one address without a key; 0 is without a bound.
+    pub requests_per_second: u32,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             trust_loopback: true,
+            public_url: None,
             cors_origins: Vec::new(),
             max_json_bytes: 256 * 1024,
             max_header_bytes: 16 * 1024,
             header_within: Duration::from_secs(10),
             body_idle: Duration::from_secs(60),
             max_connections: 4096,
+            requests_per_second: 1000,
         }
     }
 }
 
 impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
-        Arc::new(Self { shop, recipes, options, stopping: CancellationToken::new() })
+        let pace = Pace::of(options.requests_per_second);
+        Arc::new(Self {
+            shop,
+            recipes,
+            options,
+            known: Known::new(),
+            pace,
+            stopping: CancellationToken::new(),
+        })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {

@@ -21,10 +21,14 @@ mod app;
 mod caller;
 mod cors;
 mod extract;
+pub mod keys;
 mod listen;
 mod observe;
 mod origin;
+mod pace;
 mod problem;
+mod sessions;
+mod token;
 
 pub use api::{openapi, router};
 pub use app::{App, ServerOptions};

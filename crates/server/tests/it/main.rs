@@ -4,7 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod callers;
 mod connections;
+mod requests;
 mod support;
 
 use std::process::ExitCode;
@@ -18,6 +20,6 @@ fn main() -> ExitCode {
         return sandbox::launch(arguments);
     }
     let arguments = Arguments::from_args();
-    let trials = [connections::trials()];
+    let trials = [callers::trials(), connections::trials(), requests::trials()];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
