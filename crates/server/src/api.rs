@@ -1,8 +1,14 @@
 //! One file per resource. Each has `routes()`; the same line routes a handler and documents it.
 
+mod claims;
 mod health;
+mod jobs;
+mod lanes;
+mod limits;
 mod recipes;
 mod session;
+pub(crate) mod uploads;
+mod workers;
 
 use std::sync::Arc;
 
@@ -42,9 +48,15 @@ impl Modify for WaysIn {
 /// Every resource, each under its own path.
 fn resources() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Base::openapi())
+        .merge(claims::routes())
         .merge(health::routes())
+        .merge(jobs::routes())
+        .merge(lanes::routes())
+        .merge(limits::routes())
         .merge(recipes::routes())
         .merge(session::routes())
+        .merge(workers::routes())
+        .merge(uploads::routes())
 }
 
 /// The API, ready to be served.

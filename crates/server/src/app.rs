@@ -7,8 +7,10 @@ use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::uploads::{UploadOptions, Uploads};
 use crate::caller::Known;
 use crate::pace::Pace;
+use crate::remote::Remote;
 
 /// Shared by all requests of a process.
 #[derive(Debug)]
@@ -18,8 +20,11 @@ pub struct App {
     pub(crate) options: ServerOptions,
     pub(crate) known: Known,
     pub(crate) pace: Pace,
+    pub(crate) uploads: Uploads,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
+    /// Claims of workers in other languages.
+    pub(crate) remote: Remote,
 }
 
 /// What an operator may set.
@@ -42,6 +47,7 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// Of one key, or of one address without a key; 0 is without a bound.
     pub requests_per_second: u32,
+    pub uploads: UploadOptions,
 }
 
 impl Default for ServerOptions {
@@ -56,21 +62,18 @@ impl Default for ServerOptions {
             body_idle: Duration::from_secs(60),
             max_connections: 4096,
             requests_per_second: 1000,
+            uploads: UploadOptions::default(),
         }
     }
 }
 
 impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
+        let uploads = Uploads::new(&options.uploads, &shop);
+        let stopping = CancellationToken::new();
+        let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
         let pace = Pace::of(options.requests_per_second);
-        Arc::new(Self {
-            shop,
-            recipes,
-            options,
-            known: Known::new(),
-            pace,
-            stopping: CancellationToken::new(),
-        })
+        Arc::new(Self { shop, recipes, options, known: Known::new(), pace, uploads, stopping, remote })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {

@@ -27,9 +27,11 @@ mod observe;
 mod origin;
 mod pace;
 mod problem;
+mod remote;
 mod sessions;
 mod token;
 
+pub use api::uploads::{UploadOptions, keep_uploads};
 pub use api::{openapi, router};
 pub use app::{App, ServerOptions};
 pub use caller::{Caller, Scope};

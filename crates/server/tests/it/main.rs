@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod callers;
+mod claims;
 mod connections;
+mod operations;
 mod requests;
 mod support;
 
@@ -20,6 +22,12 @@ fn main() -> ExitCode {
         return sandbox::launch(arguments);
     }
     let arguments = Arguments::from_args();
-    let trials = [callers::trials(), connections::trials(), requests::trials()];
+    let trials = [
+        callers::trials(),
+        claims::trials(),
+        connections::trials(),
+        operations::trials(),
+        requests::trials(),
+    ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
