@@ -21,11 +21,15 @@ mod app;
 mod caller;
 mod cors;
 mod extract;
+pub mod keys;
 mod listen;
 mod observe;
 mod origin;
+mod pace;
 mod problem;
 mod remote;
+mod sessions;
+mod token;
 
 pub use api::uploads::{UploadOptions, keep_uploads};
 pub use api::{openapi, router};

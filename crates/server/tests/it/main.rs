@@ -4,9 +4,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod callers;
 mod claims;
 mod connections;
 mod operations;
+mod requests;
 mod support;
 
 use std::process::ExitCode;
@@ -20,6 +22,12 @@ fn main() -> ExitCode {
         return sandbox::launch(arguments);
     }
     let arguments = Arguments::from_args();
-    let trials = [claims::trials(), connections::trials(), operations::trials()];
+    let trials = [
+        callers::trials(),
+        claims::trials(),
+        connections::trials(),
+        operations::trials(),
+        requests::trials(),
+    ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
