@@ -47,11 +47,13 @@ pub struct FedEvent {
 ///
 /// It stays good when the event is forgotten, and over restarts. One that is ahead of the database, or of another kind of
 /// database, is refused.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Places of one database have the order of the feed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FeedCursor(pub(crate) Place);
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+// In the order in which they stand here, each by its fields in turn, as the statements of the feed sort them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     #[default]
     Start,

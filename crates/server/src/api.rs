@@ -7,6 +7,7 @@ mod lanes;
 mod limits;
 mod recipes;
 mod session;
+mod runs;
 pub(crate) mod uploads;
 mod workers;
 
@@ -55,6 +56,7 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(limits::routes())
         .merge(recipes::routes())
         .merge(session::routes())
+        .merge(runs::routes())
         .merge(workers::routes())
         .merge(uploads::routes())
 }

@@ -6,9 +6,13 @@
 
 mod callers;
 mod claims;
+#[path = "../../../pipeline/tests/it/clips.rs"]
+#[allow(dead_code, reason = "the pipeline's own tests use more of it")]
+mod clips;
 mod connections;
 mod operations;
 mod requests;
+mod runs;
 mod support;
 
 use std::process::ExitCode;
@@ -28,6 +32,7 @@ fn main() -> ExitCode {
         connections::trials(),
         operations::trials(),
         requests::trials(),
+        runs::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
