@@ -31,6 +31,7 @@ pub mod keys;
 pub mod kinds;
 mod live;
 mod nearest;
+pub mod outside;
 mod planned;
 mod recipe;
 pub mod records;
@@ -56,6 +57,6 @@ pub use recipe::{
     RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
 pub use scratch::{JobFolder, Scratch};
-pub use source::{CacheRoom, PullPatience};
+pub use source::{CacheRoom, PullPatience, is_below};
 pub use submission::{RunMeta, Submission, Submitted, retry, submit};
 pub use workshop::Workshop;

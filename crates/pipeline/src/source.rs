@@ -3,7 +3,6 @@
 //! Taking an input in reads every byte of it once and hashes them on the way. After that it is a blob of the run, or the
 //! file it was, and every job that reads it finds the same bytes: a [`Source`].
 
-mod address;
 mod cache;
 mod file;
 mod pull;
@@ -95,8 +94,9 @@ fn split_s3(address: &str) -> Attempted<(&str, &str)> {
     })
 }
 
-/// `s3://in/a` is below `s3://in` and `s3://in/a`, not below `s3://in/ab` nor `s3://i`.
-fn is_below(address: &str, allowed: &str) -> bool {
+/// Whether an input is in a bucket, or the part of one, that inputs may come from: `s3://in/a` is below `s3://in` and
+/// `s3://in/a`, not below `s3://in/ab` nor `s3://i`.
+pub fn is_below(address: &str, allowed: &str) -> bool {
     let rest = address.strip_prefix(allowed.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         && !address.split('/').any(|part| part == "..")

@@ -102,6 +102,13 @@ CREATE TABLE telecine.attempt (
     outcome text NOT NULL,
     error json
 );
+CREATE TABLE telecine.entry (
+    kind text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    version bigint NOT NULL,
+    body json NOT NULL,
+    updated_at timestamp with time zone NOT NULL
+);
 CREATE TABLE telecine.event (
     run text NOT NULL,
     seq bigint NOT NULL,
@@ -400,6 +407,8 @@ ALTER TABLE telecine.worker ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
 );
 ALTER TABLE ONLY telecine.attempt
     ADD CONSTRAINT attempt_pkey PRIMARY KEY (job, fence);
+ALTER TABLE ONLY telecine.entry
+    ADD CONSTRAINT entry_pkey PRIMARY KEY (kind, key);
 ALTER TABLE ONLY telecine.event
     ADD CONSTRAINT event_pkey PRIMARY KEY (run, seq);
 ALTER TABLE ONLY telecine.idempotency

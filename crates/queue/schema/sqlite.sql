@@ -16,6 +16,15 @@ CREATE TABLE boot (
     started_at INTEGER NOT NULL
 ) STRICT;
 
+CREATE TABLE entry (
+    kind       TEXT    NOT NULL,
+    key        TEXT    NOT NULL,
+    version    INTEGER NOT NULL,
+    body       TEXT    NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (kind, key)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE event (
     run  TEXT    NOT NULL,
     seq  INTEGER NOT NULL,

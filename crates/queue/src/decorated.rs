@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tracing::Span;
 
 use crate::claim::{Attempt, Finish, Settled};
+use crate::entry::{Entry, NewEntry};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered};
 use crate::graph::{NewRecord, Record};
@@ -194,6 +195,22 @@ impl<D: Around> Queue for Decorated<D> {
 
     async fn records(&self, run: &RunId, kind: Option<&str>) -> Result<Vec<Record>> {
         self.with.around(call!("records"), self.inner.records(run, kind)).await
+    }
+
+    async fn put_entry(&self, entry: NewEntry, expected: Option<u64>) -> Result<u64> {
+        self.with.around(call!("put_entry"), self.inner.put_entry(entry, expected)).await
+    }
+
+    async fn entry(&self, kind: &str, key: &str) -> Result<Option<Entry>> {
+        self.with.around(call!("entry"), self.inner.entry(kind, key)).await
+    }
+
+    async fn entries(&self, kind: &str, after: Option<&str>, limit: u32) -> Result<Vec<Entry>> {
+        self.with.around(call!("entries"), self.inner.entries(kind, after, limit)).await
+    }
+
+    async fn delete_entry(&self, kind: &str, key: &str) -> Result<bool> {
+        self.with.around(call!("delete_entry"), self.inner.delete_entry(kind, key)).await
     }
 
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {

@@ -32,8 +32,8 @@ pub enum QueueError {
     #[error("job {id} is {state}: {hint}")]
     WrongState { id: JobId, state: JobState, hint: String },
 
-    /// Read the record again and decide anew: somebody else has written it.
-    #[error("record `{key}` is at version {found}, not {expected}")]
+    /// Read the record or entry again and decide anew: somebody else has written it.
+    #[error("`{key}` is at version {found}, not {expected}")]
     Stale { key: String, expected: u64, found: u64 },
 
     /// There is no run with this id.

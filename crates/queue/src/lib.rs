@@ -32,6 +32,7 @@ mod backoff;
 mod bell;
 mod claim;
 mod decorated;
+mod entry;
 mod error;
 mod event;
 mod graph;
@@ -58,6 +59,7 @@ pub use async_trait::async_trait;
 
 pub use backoff::Backoff;
 pub use claim::{Attempt, AttemptOutcome, Claim, Finish, Outcome, Settled};
+pub use entry::{Entry, NewEntry};
 pub use error::{QueueError, Result};
 pub use event::{Delivered, Event, Parcel, Undelivered};
 pub use graph::{Edge, Need, Needed, NewRecord, OnFailed, Record, Spawn};

@@ -9,6 +9,7 @@ mod admin;
 mod beat;
 mod claim;
 mod connect;
+mod entries;
 mod events;
 mod failure;
 mod finish;
@@ -35,6 +36,7 @@ use sqlx::PgConnection;
 use tokio::sync::watch;
 
 use crate::claim::{Attempt, Finish, Settled};
+use crate::entry::{Entry, NewEntry};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered, check_told};
 use crate::graph::{NewRecord, Record};
@@ -275,6 +277,23 @@ impl Queue for PostgresQueue {
 
     async fn records(&self, run: &RunId, kind: Option<&str>) -> Result<Vec<Record>> {
         self.database.retrying(|| read::records(&self.database, run, kind)).await
+    }
+
+    async fn put_entry(&self, entry: NewEntry, expected: Option<u64>) -> Result<u64> {
+        entry.check()?;
+        self.database.retrying(|| entries::put(&self.database, &entry, expected)).await
+    }
+
+    async fn entry(&self, kind: &str, key: &str) -> Result<Option<Entry>> {
+        self.database.retrying(|| entries::get(&self.database, kind, key)).await
+    }
+
+    async fn entries(&self, kind: &str, after: Option<&str>, limit: u32) -> Result<Vec<Entry>> {
+        self.database.retrying(|| entries::list(&self.database, kind, after, limit)).await
+    }
+
+    async fn delete_entry(&self, kind: &str, key: &str) -> Result<bool> {
+        self.database.retrying(|| entries::delete(&self.database, kind, key)).await
     }
 
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::claim::{Attempt, Finish, Settled};
+use crate::entry::{Entry, NewEntry};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered};
 use crate::graph::{NewRecord, Record};
@@ -130,6 +131,21 @@ pub trait Queue: Send + Sync + 'static {
 
     /// The records of a run, of one type or of all.
     async fn records(&self, run: &RunId, kind: Option<&str>) -> Result<Vec<Record>>;
+
+    /// Writes an entry. With an expected version (0: it is new) only if that is what is there
+    /// ([`QueueError::Stale`] otherwise); says the new version.
+    ///
+    /// [`QueueError::Stale`]: crate::QueueError::Stale
+    async fn put_entry(&self, entry: NewEntry, expected: Option<u64>) -> Result<u64>;
+
+    async fn entry(&self, kind: &str, key: &str) -> Result<Option<Entry>>;
+
+    /// The entries of one kind in the order of their keys' bytes: up to `limit` (at most [`Entry::MAX_LIMIT`]) of those
+    /// after a key.
+    async fn entries(&self, kind: &str, after: Option<&str>, limit: u32) -> Result<Vec<Entry>>;
+
+    /// `false`: there is none.
+    async fn delete_entry(&self, kind: &str, key: &str) -> Result<bool>;
 
     /// What happened to a run after event number `after_seq` (0: from the start), in order.
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>>;

@@ -11,6 +11,8 @@ use crate::timestamp::Timestamp;
 
 /// The name of a run, such as `run_01J9Z…`: unguessable, sorted by time, made before it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^run_[0-9A-HJKMNP-TV-Z]{26}$"))]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
 

@@ -8,6 +8,7 @@ mod claim;
 mod clock;
 mod connect;
 mod edit;
+mod entries;
 mod events;
 mod finish;
 mod graph;
@@ -34,6 +35,7 @@ use tokio::sync::watch;
 
 use crate::bell::Bell;
 use crate::claim::{Attempt, Finish, Settled};
+use crate::entry::{Entry, NewEntry};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered, check_told};
 use crate::graph::{NewRecord, Record};
@@ -296,6 +298,26 @@ impl Queue for SqliteQueue {
     async fn records(&self, run: &RunId, kind: Option<&str>) -> Result<Vec<Record>> {
         let (run, kind) = (run.clone(), kind.map(str::to_owned));
         self.readers.read(move |connection| read::records(connection, &run, kind.as_deref())).await
+    }
+
+    async fn put_entry(&self, entry: NewEntry, expected: Option<u64>) -> Result<u64> {
+        entry.check()?;
+        self.writer.write(move |tx| entries::put(tx, &entry, expected)).await
+    }
+
+    async fn entry(&self, kind: &str, key: &str) -> Result<Option<Entry>> {
+        let (kind, key) = (kind.to_owned(), key.to_owned());
+        self.readers.read(move |connection| entries::get(connection, &kind, &key)).await
+    }
+
+    async fn entries(&self, kind: &str, after: Option<&str>, limit: u32) -> Result<Vec<Entry>> {
+        let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
+        self.readers.read(move |connection| entries::list(connection, &kind, after.as_deref(), limit)).await
+    }
+
+    async fn delete_entry(&self, kind: &str, key: &str) -> Result<bool> {
+        let (kind, key) = (kind.to_owned(), key.to_owned());
+        self.writer.write(move |tx| entries::delete(tx, &kind, &key)).await
     }
 
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {

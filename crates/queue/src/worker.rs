@@ -15,6 +15,7 @@ use crate::timestamp::Timestamp;
 
 /// The number of one registration of a worker. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct WorkerId(pub i64);
 
@@ -41,6 +42,7 @@ pub struct NewWorker {
 
 /// A registered worker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Worker {
     pub id: WorkerId,
     pub name: String,

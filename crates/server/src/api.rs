@@ -1,12 +1,16 @@
 //! One file per resource. Each has `routes()`; the same line routes a handler and documents it.
 
 mod health;
+mod jobs;
+mod lanes;
+mod limits;
 mod recipes;
 pub(crate) mod uploads;
+mod workers;
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Router, middleware};
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Description;
 use utoipa_axum::router::OpenApiRouter;
@@ -14,6 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::extract::Json;
 use crate::problem::{Code, Problem, ProblemDocument};
+use crate::{caller, cors, observe};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -26,8 +31,12 @@ struct Base;
 fn resources() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Base::openapi())
         .merge(health::routes())
+        .merge(jobs::routes())
+        .merge(lanes::routes())
+        .merge(limits::routes())
         .merge(recipes::routes())
         .merge(uploads::routes())
+        .merge(workers::routes())
 }
 
 /// The API, ready to be served.
@@ -41,6 +50,9 @@ pub fn router(app: &Arc<App>) -> Router {
         .method_not_allowed_fallback(async || {
             Problem::new(Code::MethodNotAllowed, "this address does not take this method; see /openapi.json")
         })
+        .layer(middleware::from_fn_with_state(Arc::clone(app), caller::recognise))
+        .layer(middleware::from_fn_with_state(Arc::clone(app), cors::allow_named_origins))
+        .layer(middleware::from_fn_with_state(Arc::clone(app), observe::observe))
         .with_state(Arc::clone(app))
 }
 

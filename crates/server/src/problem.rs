@@ -28,6 +28,8 @@ pub enum Code {
     /// The idempotency key was used for another request.
     KeyReused,
     TooLarge,
+    /// The address and the headers of the request.
+    HeadersTooLarge,
     UnsupportedMediaType,
     /// The caller sent too many requests; see `Retry-After`.
     RateLimited,
@@ -68,6 +70,7 @@ impl Code {
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Conflict | Self::KeyReused | Self::OffsetMismatch => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -170,6 +173,10 @@ impl Problem {
         self.0.request_id = Some(id.to_owned());
         self
     }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.0).unwrap_or_default()
+    }
 }
 
 /// What the queue refuses is the caller's doing, but for the database itself.
@@ -177,7 +184,12 @@ impl From<QueueError> for Problem {
     fn from(error: QueueError) -> Self {
         match error {
             QueueError::NoSuchRun(_) => Self::not_found("run"),
+            QueueError::NotFound(_) => Self::not_found("job"),
             QueueError::Invalid { reason } => Self::new(Code::InvalidRequest, reason),
+            error @ QueueError::KeyReused { .. } => Self::new(Code::KeyReused, error.to_string()),
+            error @ (QueueError::WrongState { .. } | QueueError::WrongRunState { .. }) => {
+                Self::new(Code::Conflict, error.to_string())
+            }
             error => {
                 tracing::error!(%error, "the database did not do what was asked");
                 Self::new(Code::Unavailable, "the database does not answer; try again")
@@ -190,8 +202,7 @@ impl From<QueueError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = serde_json::to_vec(&self.0).unwrap_or_default();
-        let mut response = (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], body).into_response();
+        let mut response = (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], self.to_bytes()).into_response();
         if let Some(after) = self.0.retry_after {
             let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

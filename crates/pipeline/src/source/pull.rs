@@ -7,16 +7,16 @@ use std::time::Duration;
 use reqwest::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_RANGE, ETAG, HeaderMap, IF_RANGE, LAST_MODIFIED, LOCATION, RANGE,
 };
-use reqwest::{Client, Response, StatusCode, redirect};
+use reqwest::{Method, Response, StatusCode};
 use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use url::Url;
 
-use super::address::{NotPublic, PublicResolver, check_literal};
 use crate::blobs::Fetched;
 use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::input::without_secrets;
+use crate::outside::{NotPublic, Outside, OutsideClient, Patience, Refused, root_cause};
 
 /// How long a pull waits for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +54,9 @@ pub(super) struct PullRules {
 
 /// Writes what lies at an address into a file.
 pub(super) async fn pull(address: &str, into: &Path, rules: PullRules) -> Attempted<Fetched> {
-    let url = checked_url(address, rules)?;
-    let client = client(rules)?;
+    let outside = Outside::reaching(rules.allow_private);
+    let url = outside.check(address).map_err(|refused| refused_url(address, &refused))?;
+    let client = client(&outside, rules.patience)?;
     let file = File::create(into).await.map_err(|error| scratch_failed("no file can be made", &error))?;
     let pulling = Pull { url, client, rules, file, hash: Sha256::new(), bytes: 0, seen: Seen::default() };
     match tokio::time::timeout(rules.patience.total, pulling.until_complete()).await {
@@ -64,35 +65,19 @@ pub(super) async fn pull(address: &str, into: &Path, rules: PullRules) -> Attemp
     }
 }
 
-fn checked_url(address: &str, rules: PullRules) -> Attempted<Url> {
-    let shown = without_secrets(address);
-    let url = Url::parse(address).map_err(|error| {
-        Failed::for_good("input_invalid", format!("{shown} is no address: {error}"), "correct the URL")
-    })?;
-    if !matches!(url.scheme(), "http" | "https") {
-        let message = format!("{shown} is neither http nor https");
-        return Err(Failed::for_good("input_denied", message, "use an http or https URL"));
-    }
-    match check_literal(&url) {
-        Err(refused) if !rules.allow_private => Err(not_public(&refused)),
-        _ => Ok(url),
+fn refused_url(address: &str, refused: &Refused) -> Failed {
+    let message = format!("{}: {refused}", without_secrets(address));
+    match refused {
+        Refused::Malformed { .. } => Failed::for_good("input_invalid", message, "correct the URL"),
+        Refused::Scheme => Failed::for_good("input_denied", message, "use an http or https URL"),
+        Refused::NotPublic(refused) => not_public(refused),
     }
 }
 
-fn client(rules: PullRules) -> Attempted<Client> {
-    // Whoever was first has installed the same one, or another that does as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = Client::builder()
-        // A proxy would do the looking up, and look up anything.
-        .no_proxy()
-        .redirect(redirect::Policy::none())
-        .referer(false)
-        .pool_max_idle_per_host(0)
-        .connect_timeout(rules.patience.connect)
-        .read_timeout(rules.patience.idle)
-        .user_agent(concat!("telecine/", env!("CARGO_PKG_VERSION")));
-    let builder = if rules.allow_private { builder } else { builder.dns_resolver(PublicResolver) };
-    builder.build().map_err(|error| Failed::unexpected(format!("no HTTP client can be made: {error}")))
+fn client(outside: &Outside, patience: PullPatience) -> Attempted<OutsideClient> {
+    let patience = Patience { connect: patience.connect, idle: patience.idle };
+    let client = outside.client(patience);
+    client.map_err(|error| Failed::unexpected(format!("no HTTP client can be made: {error}")))
 }
 
 /// What the server has told of the file.
@@ -105,7 +90,7 @@ struct Seen {
 
 struct Pull {
     url: Url,
-    client: Client,
+    client: OutsideClient,
     rules: PullRules,
     file: File,
     hash: Sha256,
@@ -140,7 +125,9 @@ impl Pull {
 
     /// One request, for all that is missing.
     async fn go_on(&mut self) -> Attempted<()> {
-        let mut request = self.client.get(self.url.clone()).header(ACCEPT_ENCODING, "identity");
+        let request = self.client.request(Method::GET, self.url.clone());
+        let request = request.map_err(|refused| refused_url(self.url.as_str(), &refused))?;
+        let mut request = request.header(ACCEPT_ENCODING, "identity");
         let resumes = self.bytes > 0 && self.seen.validator.is_some();
         if let (true, Some(validator)) = (resumes, &self.seen.validator) {
             request = request.header(RANGE, format!("bytes={}-", self.bytes)).header(IF_RANGE, validator);
@@ -200,7 +187,7 @@ impl Pull {
             return Ok(());
         }
         let message = format!("the file has more than the {} bytes that are allowed", self.rules.limit_bytes);
-        Err(Failed::for_good("limit_size", message, "raise limits.file_bytes, or send a smaller file"))
+        Err(Failed::for_good("limit_size", message, "raise max_input_mb, or send a smaller file"))
     }
 
     fn refused(&self, response: &Response) -> Failed {
@@ -231,13 +218,10 @@ fn validator(headers: &HeaderMap) -> Option<String> {
 }
 
 fn broken(error: &reqwest::Error) -> Failed {
-    let causes =
-        || std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |it| it.source());
-    if let Some(refused) = causes().find_map(|cause| cause.downcast_ref::<NotPublic>()) {
+    if let Some(refused) = NotPublic::behind(error) {
         return not_public(refused);
     }
-    // The last cause is the fact itself, without the address and whatever that may carry.
-    passing(causes().last().map(ToString::to_string).unwrap_or_default())
+    passing(root_cause(error))
 }
 
 fn passing(message: String) -> Failed {

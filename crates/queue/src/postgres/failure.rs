@@ -118,6 +118,8 @@ fn of_server(sqlstate: &str, message: &str) -> QueueError {
         "55P03" => QueueError::Unavailable { reason },
         "40001" | "40P01" => QueueError::Unavailable { reason },
         "53100" => QueueError::Full { reason },
+        // U+0000 in a name that somebody looks for: nothing of that name can be there.
+        "22021" => QueueError::Invalid { reason },
         "25006" => QueueError::Unsuitable {
             reason,
             next_step: "connect to the primary server, as a role that may write".into(),
@@ -145,6 +147,7 @@ mod tests {
         assert!(of_server("08P01", "query_wait_timeout").is_transient());
         assert!(of_server("58000", "pgbouncer cannot connect to server").is_transient());
         assert!(matches!(of_server("53100", "no space left"), QueueError::Full { .. }));
+        assert!(matches!(of_server("22021", "0x00"), QueueError::Invalid { .. }));
         assert!(matches!(of_server("25006", "read-only"), QueueError::Unsuitable { .. }));
         assert!(matches!(of_server("42P01", "no table"), QueueError::Unexpected { .. }));
     }

@@ -17,6 +17,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0001_queue.sql"),
     },
     Migration { version: 2, name: "0002_runs", sql: include_str!("../../migrations/postgres/0002_runs.sql") },
+    Migration {
+        version: 3,
+        name: "0003_entries",
+        sql: include_str!("../../migrations/postgres/0003_entries.sql"),
+    },
 ];
 
 /// Applies what is missing, or refuses a database that is behind.

@@ -17,6 +17,11 @@ use crate::timestamp::Timestamp;
 const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "0001_queue", sql: include_str!("../../migrations/sqlite/0001_queue.sql") },
     Migration { version: 2, name: "0002_runs", sql: include_str!("../../migrations/sqlite/0002_runs.sql") },
+    Migration {
+        version: 3,
+        name: "0003_entries",
+        sql: include_str!("../../migrations/sqlite/0003_entries.sql"),
+    },
 ];
 
 /// 3.51.3 mends a race of WAL resets that could corrupt a database shared by several processes.

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::backoff::Backoff;
 use crate::claim::Attempt;
+use crate::entry::Entry;
 use crate::event::Event;
 use crate::graph::Record;
 use crate::job::{Fence, Job, JobId};
@@ -177,6 +178,17 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
     let mut column = Columns::of(row);
     let (run, kind, key) = (column.parsed()?, column.next()?, column.next()?);
     Ok(Record { run, kind, key, version: column.next::<i64>()?.unsigned_abs(), json: column.json()? })
+}
+
+pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+    let mut column = Columns::of(row);
+    Ok(Entry {
+        kind: column.next()?,
+        key: column.next()?,
+        version: column.next::<i64>()?.unsigned_abs(),
+        body: column.json()?,
+        updated_at: column.instant()?,
+    })
 }
 
 /// `is_alive` judges a boot id and the end of a lease in that boot's time.

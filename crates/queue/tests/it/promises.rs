@@ -4,6 +4,7 @@ mod claims;
 mod costs;
 mod decorators;
 mod edits;
+mod entries;
 mod events;
 mod fairness;
 mod faults;
@@ -199,6 +200,13 @@ promises! {
         a_record_that_no_database_takes_is_refused_at_once
         records_survive_beats_that_fail
         a_killed_worker_leaves_every_record_it_was_told_of
+    ;
+    entries:
+        an_entry_is_kept_changed_and_deleted
+        an_edit_of_an_entry_names_the_version_it_saw
+        of_edits_at_once_one_wins
+        entries_are_listed_by_kind_in_the_order_of_their_keys
+        an_entry_that_no_database_takes_is_refused
     ;
     runs:
         a_run_is_playable_once_and_stays_so

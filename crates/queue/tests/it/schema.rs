@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::Trial;
-use telecine_queue::{NewRun, Push, RunFilter, RunPage, pending_migrations};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use telecine_queue::{NewRun, Push, QueueError, RunFilter, RunId, RunPage, pending_migrations};
 
 use crate::ground::{Database, Ground, run, work};
 use crate::postgres_server::PostgresServer;
@@ -17,7 +19,10 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
             ("every_sql_file_is_used", every_sql_file_is_used as fn(Ground)),
             ("every_sql_file_prepares", every_sql_file_prepares),
             ("the_schema_is_the_committed_one", the_schema_is_the_committed_one),
-            ("a_database_of_the_first_schema_keeps_its_runs", a_database_of_the_first_schema_keeps_its_runs),
+            (
+                "a_database_of_any_earlier_schema_keeps_its_runs",
+                a_database_of_any_earlier_schema_keeps_its_runs,
+            ),
         ] {
             let server = server.clone();
             trials.push(Trial::test(format!("{}::schema::{name}", database.name()), move || {
@@ -40,7 +45,11 @@ fn crate_folder() -> &'static Path {
 
 /// Names and texts of the statements of a database.
 fn statements(database: Database) -> Vec<(String, String)> {
-    let folder = crate_folder().join("sql").join(database.name());
+    texts_in(&crate_folder().join("sql").join(database.name()))
+}
+
+/// Names and texts of files, in the order of their names.
+fn texts_in(folder: &Path) -> Vec<(String, String)> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
         .expect("the folder is there")
         .map(|entry| entry.expect("readable").path())
@@ -94,8 +103,8 @@ fn every_sql_file_prepares(ground: Ground) {
 fn no_statement_reads_all_there_is(ground: Ground) {
     use sqlx::{AssertSqlSafe, Connection, Executor, Row};
     // The others hold a row per worker, setting or change of a second.
-    const GROWING: [&str; 9] =
-        ["job", "job_done", "attempt", "run", "event", "outbox", "record", "need", "idempotency"];
+    const GROWING: [&str; 10] =
+        ["job", "job_done", "attempt", "run", "event", "outbox", "record", "need", "idempotency", "entry"];
     run(async {
         ground.open().await.close().await;
         let mut connection = sqlx::PgConnection::connect(&ground.url).await.expect("connect");
@@ -166,41 +175,74 @@ fn the_schema_is_the_committed_one(ground: Ground) {
     );
 }
 
-/// Takes the second step of the schema back from a database with a run in it, and opens that again.
-fn a_database_of_the_first_schema_keeps_its_runs(ground: Ground) {
-    const BACK: &str = "DROP INDEX {}run_in_state; DROP INDEX {}run_of_tenant; DROP INDEX {}run_of_external; \
-                        DROP INDEX {}idempotency_of_run; DROP TRIGGER run_is_playable{on}; \
-                        ALTER TABLE {}run DROP COLUMN priority; DELETE FROM {}schema_version WHERE version = 2;";
-    const EXTERNAL: &str =
-        "CREATE INDEX run_external ON {}run (tenant, external_id) WHERE external_id IS NOT NULL";
-    let push = || vec![Push::run(NewRun::new("film"), [work(1)]).idempotency_key("before")];
-    run(async {
-        let queue = ground.open().await;
-        let before = queue.push(push()).await.expect("push").remove(0);
-        queue.close().await;
-        match ground.database {
-            Database::Sqlite => {
-                let file =
-                    rusqlite::Connection::open(ground.url.trim_start_matches("sqlite:")).expect("open");
-                let sql = format!("{BACK}{EXTERNAL}").replace("{}", "").replace("{on}", "");
-                file.execute_batch(&sql).expect("back to the first schema");
+/// Whatever step of the schema a database is at, it is brought up to date with what is in it.
+fn a_database_of_any_earlier_schema_keeps_its_runs(ground: Ground) {
+    let steps = texts_in(&crate_folder().join("migrations").join(ground.database.name()));
+    let later: Vec<&str> = steps.iter().map(|(name, _)| name.as_str()).collect();
+    for known in 1..steps.len() {
+        let ground = Ground::new(ground.database, &ground.server);
+        let run_id = RunId::new();
+        make_old(&ground, &steps[..known], &run_id);
+        run(async {
+            assert_eq!(pending_migrations(&ground.url).await.expect("look"), later[known..]);
+
+            let queue = ground.open().await;
+
+            let listed = queue.list_runs(&RunFilter::default(), RunPage::first(9)).await.expect("list_runs");
+            assert_eq!(listed.data.iter().map(|run| &run.id).collect::<Vec<_>>(), [&run_id]);
+            assert_eq!((listed.data[0].meta["a"].as_u64(), listed.data[0].tenant.as_str()), (Some(1), "us"));
+            let push = Push::run(NewRun::new("film"), [work(1)]).tenant("us").idempotency_key("before");
+            let again = queue.push(vec![push]).await;
+            assert!(matches!(again, Err(QueueError::KeyReused { .. })), "its key is still known: {again:?}");
+            assert_eq!(queue.tell(&run_id, "output.ready", json!(1)).await.expect("tell"), Some(3));
+            let told = queue.events(&run_id, 0, 9).await.expect("events");
+            let story: Vec<(u64, &str)> = told.iter().map(|event| (event.seq, event.name.as_str())).collect();
+            assert_eq!(story, [(1, "run.created"), (2, "run.started"), (3, "output.ready")]);
+            queue.close().await;
+        })
+        .expect("the runtime starts");
+    }
+}
+
+/// A database as an earlier program left it: the first steps of the schema, and a run that was pushed with a key.
+fn make_old(ground: &Ground, steps: &[(String, String)], run: &RunId) {
+    let run = format!(
+        "INSERT INTO {{telecine.}}run (id, tenant, name, state, meta, jobs_total, jobs_left, created_at) \
+         VALUES ('{run}', 'us', 'film', 'queued', '{{\"a\": 1}}', 1, 1, {{now}}); \
+         UPDATE {{telecine.}}run SET state = 'running' WHERE id = '{run}'; \
+         INSERT INTO {{telecine.}}idempotency (tenant, key, body_hash, run, jobs, expires_at) \
+         VALUES ('us', 'before', {{bytes}}, '{run}', {{none}}, {{later}});"
+    );
+    let noted = |name: &str, text: &str, more: &str| {
+        let checksum: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("schema_version VALUES ({}, '{name}', '{checksum}'{more})", &name[..4])
+    };
+    match ground.database {
+        Database::Sqlite => {
+            let file = rusqlite::Connection::open(ground.url.trim_start_matches("sqlite:")).expect("open");
+            let table = "CREATE TABLE schema_version \
+                         (version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT";
+            file.execute_batch(table).expect("the table of steps");
+            for (name, text) in steps {
+                file.execute_batch(text).expect("a step");
+                file.execute_batch(&format!("INSERT INTO {}", noted(name, text, ""))).expect("a step");
             }
-            Database::Postgres | Database::Bouncer => {
-                let back = BACK.replace("{on}", " ON telecine.run; DROP FUNCTION telecine.run_is_playable");
-                ground.psql(&format!("{back}{EXTERNAL}").replace("{}", "telecine."));
-            }
+            let run = run.replace("{telecine.}", "").replace("{now}", "1").replace("{bytes}", "X'00'");
+            let run = run.replace("{none}", "'[]'").replace("{later}", &i64::MAX.to_string());
+            file.execute_batch(&run).expect("a run");
         }
-        assert_eq!(pending_migrations(&ground.url).await.expect("look"), ["0002_runs"]);
-
-        let queue = ground.open().await;
-
-        let listed = queue.list_runs(&RunFilter::default(), RunPage::first(9)).await.expect("list_runs");
-        assert_eq!(
-            listed.data.into_iter().map(|run| run.id).collect::<Vec<_>>(),
-            [before.run.expect("a run")]
-        );
-        assert!(queue.push(push()).await.expect("push")[0].replayed, "its key is still known");
-        queue.close().await;
-    })
-    .expect("the runtime starts");
+        Database::Postgres | Database::Bouncer => {
+            ground.psql(
+                "CREATE SCHEMA telecine; CREATE TABLE telecine.schema_version (version BIGINT PRIMARY KEY, \
+                 name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at TIMESTAMPTZ NOT NULL)",
+            );
+            for (name, text) in steps {
+                ground.psql(text);
+                ground.psql(&format!("INSERT INTO telecine.{}", noted(name, text, ", now()")));
+            }
+            let run = run.replace("{telecine.}", "telecine.").replace("{now}", "now()");
+            let run = run.replace("{bytes}", "'x'").replace("{none}", "'{}'");
+            ground.psql(&run.replace("{later}", "now() + INTERVAL '1 hour'"));
+        }
+    }
 }

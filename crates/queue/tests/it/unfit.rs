@@ -251,10 +251,12 @@ fn a_schema_that_is_behind_is_refused_if_asked(ground: Ground) {
     let careful = OpenOptions { migrate: false, ..impatient() };
 
     let error = refusal(&ground.url, &careful);
-    says(&error, &["lacks 2 step", "run `telecine migrate`"]);
+    says(&error, &["step(s), up to version", "run `telecine migrate`"]);
 
     run(async {
-        assert_eq!(pending_migrations(&ground.url).await.expect("look"), ["0001_queue", "0002_runs"]);
+        let pending = pending_migrations(&ground.url).await.expect("look");
+        assert_eq!(pending[..2], ["0001_queue", "0002_runs"]);
+        says(&error, &[&format!("lacks {} step", pending.len())]);
         ground.open().await.close().await;
         assert!(pending_migrations(&ground.url).await.expect("look").is_empty());
         open_with(&ground.url, &careful).await.expect("it is up to date").close().await;

@@ -247,7 +247,7 @@ async fn receive(
         held = on_disk(move || held.unverified(from).map(|()| held)).await?;
     }
     let mut sink = Sink::from(Arc::clone(held.file()), from, checksum);
-    let ended = pump(body, &mut sink, held.told.length, writing, app.uploads.idle).await;
+    let ended = pump(body, &mut sink, held.told.length, writing).await;
     let (offset, holds) = (sink.at(), sink.holds());
     let is_kept = match &ended {
         // Who sends more than the file has does not know what it sends.
@@ -288,8 +288,8 @@ async fn receive(
     }
 }
 
-async fn pump(body: Body, sink: &mut Sink, length: u64, writing: &Writing, idle: Duration) -> Ended {
-    let mut parts = arriving(body, idle);
+async fn pump(body: Body, sink: &mut Sink, length: u64, writing: &Writing) -> Ended {
+    let mut parts = arriving(body);
     loop {
         let (batch, end) = tokio::select! {
             biased;
