@@ -149,11 +149,12 @@ pub(super) async fn append(
     let from = headers::bytes(headers, &UPLOAD_OFFSET)?
         .ok_or_else(|| Problem::invalid(UPLOAD_OFFSET.as_str(), "say where these bytes belong"))?;
     let (checksum, sent) = (Checksum::of(headers)?, headers::bytes(headers, &header::CONTENT_LENGTH)?);
-    let id = proper(tenant, id)?;
+    let (id, is_empty) =
+        (proper(tenant, id)?, !headers.contains_key(header::TRANSFER_ENCODING) && sent.unwrap_or(0) == 0);
     let held = match hold(app, tenant, id).await? {
         Hold::Held(held) => held,
         Hold::Busy => return Err(locked()),
-        Hold::Missing => return append_to_complete(app, tenant, id, from, sent).await,
+        Hold::Missing => return append_to_complete(app, tenant, id, from, is_empty).await,
     };
     let offset = held.offset().map_err(|error| unwritable(&error))?;
     let has_expired = held.expires_at().is_ok_and(|at| at <= SystemTime::now()) && offset < held.told.length;
@@ -181,15 +182,15 @@ async fn append_to_complete(
     tenant: &str,
     id: &str,
     from: u64,
-    sent: Option<u64>,
+    is_empty: bool,
 ) -> Result<Response, Problem> {
     let completed = whole::completed(app.blobs(), tenant, id).await?;
     let (completed, _) = completed.ok_or_else(|| Problem::not_found("upload"))?;
-    match (from == completed.bytes, sent) {
-        (true, Some(0)) => {
+    match (from == completed.bytes, is_empty) {
+        (true, true) => {
             Ok((StatusCode::NO_CONTENT, [(UPLOAD_OFFSET, HeaderValue::from(from))]).into_response())
         }
-        (true, _) => Err(too_long(completed.bytes)),
+        (true, false) => Err(too_long(completed.bytes)),
         (false, _) => Err(elsewhere(completed.bytes, from)),
     }
 }
