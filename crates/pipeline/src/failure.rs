@@ -54,6 +54,8 @@ impl Failed {
             stderr_tail: printable(&self.stderr_tail),
             retryable,
             attempt: job.attempt,
+            exit_code: None,
+            signal: None,
         };
         context.record(record(job.id.to_string(), &details));
         if retryable { Failure::Retry(error) } else { Failure::ForGood(error) }

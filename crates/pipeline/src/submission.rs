@@ -31,6 +31,24 @@ pub struct Submission {
     pub fresh: bool,
     /// Given back as it is.
     pub metadata: Value,
+    /// Who is to be told how it goes on, beside those who hear of every run.
+    pub webhook: Option<RunWebhook>,
+    /// The span that it was asked for in, as W3C writes it.
+    pub traceparent: Option<String>,
+    /// What the idempotency key stands for; the submission itself where nothing is said.
+    pub keyed_by: Option<Value>,
+}
+
+/// Who is to be told of one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RunWebhook {
+    #[cfg_attr(
+        feature = "openapi",
+        schema(max_length = 2048, pattern = "^https?://[^\\s\\x00-\\x1f\\x7f-\\x9f]+$")
+    )]
+    pub url: String,
 }
 
 /// What a run's row remembers of its submission.
@@ -41,10 +59,14 @@ pub struct RunMeta {
     pub priority: u8,
     pub fresh: bool,
     pub metadata: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<RunWebhook>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 impl RunMeta {
-    pub(crate) fn of(run: &Run) -> Result<Self, serde_json::Error> {
+    pub fn of(run: &Run) -> Result<Self, serde_json::Error> {
         Self::deserialize(&run.meta)
     }
 }
@@ -69,6 +91,9 @@ impl Submission {
             idempotency_key: None,
             fresh: false,
             metadata: Value::Null,
+            webhook: None,
+            traceparent: None,
+            keyed_by: None,
         }
     }
 
@@ -81,6 +106,8 @@ impl Submission {
             priority: self.priority,
             fresh: self.fresh,
             metadata: self.metadata,
+            webhook: self.webhook,
+            traceparent: self.traceparent,
         };
         let meta =
             serde_json::to_value(meta).map_err(|error| QueueError::Invalid { reason: error.to_string() })?;
@@ -89,7 +116,7 @@ impl Submission {
             NewJob::new(kinds::INGEST, json!({})).lane("io").step(kinds::INGEST).priority(self.priority);
         let ingest = NewJob { run_at: self.run_at, max_lost: MAX_LOST, ..ingest };
         let push = Push::run(run, [ingest]).tenant(self.tenant);
-        Ok(Push { idempotency_key: self.idempotency_key, ..push })
+        Ok(Push { idempotency_key: self.idempotency_key, keyed_by: self.keyed_by, ..push })
     }
 }
 

@@ -69,6 +69,10 @@ impl<D: Around> Queue for Decorated<D> {
         self.with.around(call!("push", pushes.len()), self.inner.push(pushes)).await
     }
 
+    async fn known_push(&self, tenant: &str, key: &str, keyed_by: &Value) -> Result<Option<Pushed>> {
+        self.with.around(call!("known_push"), self.inner.known_push(tenant, key, keyed_by)).await
+    }
+
     async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>> {
         self.with.around(call!("pull"), self.inner.pull(pull)).await
     }
@@ -211,6 +215,10 @@ impl<D: Around> Queue for Decorated<D> {
 
     async fn delete_entry(&self, kind: &str, key: &str) -> Result<bool> {
         self.with.around(call!("delete_entry"), self.inner.delete_entry(kind, key)).await
+    }
+
+    async fn records_named(&self, run: &RunId, kind: &str, keys: &[String]) -> Result<Vec<Record>> {
+        self.with.around(call!("records_named"), self.inner.records_named(run, kind, keys)).await
     }
 
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {

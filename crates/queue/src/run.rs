@@ -12,7 +12,10 @@ use crate::timestamp::Timestamp;
 /// The name of a run, such as `run_01J9Z…`: unguessable, sorted by time, made before it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^run_[0-9A-HJKMNP-TV-Z]{26}$"))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(value_type = String, pattern = "^run_[0-9A-HJKMNP-TV-Z]{26}$", examples("run_01J9ZC8E4QWX5T0N1V2B3M4K6P"))
+)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
 
@@ -27,6 +30,11 @@ impl RunId {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The lowest that an id made at this instant could be.
+    pub(crate) fn made_at(at: Timestamp) -> String {
+        format!("run_{}", Ulid::from_parts(u64::try_from(at.as_ms()).unwrap_or(0), 0))
     }
 }
 
@@ -80,7 +88,8 @@ impl NewRun {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
     Queued,

@@ -30,6 +30,7 @@ impl fmt::Display for WorkerId {
 pub struct NewWorker {
     pub name: String,
     pub host: String,
+    /// 0: it is no process of this host, so nothing but its lease tells whether it lives.
     pub pid: u32,
     /// Slots per lane.
     pub slots: BTreeMap<String, u32>,

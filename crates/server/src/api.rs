@@ -1,12 +1,13 @@
 //! One file per resource. Each has `routes()`; the same line routes a handler and documents it.
 
+mod claims;
 mod health;
 mod jobs;
 mod lanes;
 mod limits;
 mod recipes;
-pub(crate) mod uploads;
 mod workers;
+pub(crate) mod uploads;
 
 use std::sync::Arc;
 
@@ -30,13 +31,14 @@ struct Base;
 /// Every resource, each under its own path.
 fn resources() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Base::openapi())
+        .merge(claims::routes())
         .merge(health::routes())
         .merge(jobs::routes())
         .merge(lanes::routes())
         .merge(limits::routes())
         .merge(recipes::routes())
-        .merge(uploads::routes())
         .merge(workers::routes())
+        .merge(uploads::routes())
 }
 
 /// The API, ready to be served.

@@ -8,6 +8,7 @@ use telecine_queue::Queue;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::uploads::{UploadOptions, Uploads};
+use crate::remote::Remote;
 
 /// Shared by all requests of a process.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct App {
     pub(crate) uploads: Uploads,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
+    /// Claims of workers in other languages.
+    pub(crate) remote: Remote,
 }
 
 /// What an operator may set.
@@ -57,7 +60,9 @@ impl Default for ServerOptions {
 impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
         let uploads = Uploads::new(&options.uploads, &shop);
-        Arc::new(Self { shop, recipes, options, uploads, stopping: CancellationToken::new() })
+        let stopping = CancellationToken::new();
+        let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
+        Arc::new(Self { shop, recipes, options, uploads, stopping, remote })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {

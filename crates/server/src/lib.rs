@@ -25,6 +25,7 @@ mod listen;
 mod observe;
 mod origin;
 mod problem;
+mod remote;
 
 pub use api::uploads::UploadOptions;
 pub use api::{openapi, router};

@@ -27,6 +27,10 @@ pub enum Code {
     Conflict,
     /// The idempotency key was used for another request.
     KeyReused,
+    /// A remote claim is over: the job was settled, or belongs to another claim. Drop what was made.
+    ClaimLost,
+    /// The job of a remote claim was cancelled. Stop, and drop what was made.
+    Cancelled,
     TooLarge,
     /// The address and the headers of the request.
     HeadersTooLarge,
@@ -68,7 +72,7 @@ impl Code {
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Conflict | Self::KeyReused | Self::OffsetMismatch => StatusCode::CONFLICT,
+            Self::Conflict | Self::KeyReused | Self::ClaimLost | Self::OffsetMismatch => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -77,7 +81,7 @@ impl Code {
             Self::Locked => StatusCode::LOCKED,
             // tus: "460 Checksum Mismatch".
             Self::ChecksumMismatch => StatusCode::from_u16(460).unwrap_or(StatusCode::BAD_REQUEST),
-            Self::Expired => StatusCode::GONE,
+            Self::Cancelled | Self::Expired => StatusCode::GONE,
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::UnsupportedVersion => StatusCode::PRECONDITION_FAILED,
             Self::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,

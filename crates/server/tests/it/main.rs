@@ -4,8 +4,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod claims;
 mod clips;
 mod connections;
+mod operations;
 mod support;
 mod uploads;
 
@@ -23,6 +25,6 @@ fn main() -> ExitCode {
         return code;
     }
     let arguments = Arguments::from_args();
-    let trials = [connections::trials(), uploads::trials()];
+    let trials = [claims::trials(), connections::trials(), operations::trials(), uploads::trials()];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }

@@ -38,7 +38,20 @@ impl Served {
     pub(crate) async fn with(arrange: impl FnOnce(&mut Workshop, &mut ServerOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = format!("sqlite:{}", folder.path().join("queue.db").display());
-        let queue = telecine_queue::open(&database).await.unwrap();
+        Self::arranged(&database, folder, arrange).await
+    }
+
+    /// Another one on a database that is there.
+    pub(crate) async fn on(database: &str) -> Self {
+        Self::arranged(database, tempfile::tempdir().unwrap(), |_, _| {}).await
+    }
+
+    async fn arranged(
+        database: &str,
+        folder: tempfile::TempDir,
+        arrange: impl FnOnce(&mut Workshop, &mut ServerOptions),
+    ) -> Self {
+        let queue = telecine_queue::open(database).await.unwrap();
         let blobs = Blobs::in_folder(&folder.path().join("store")).unwrap();
         let scratch = Scratch::open(&folder.path().join("scratch")).unwrap();
         let toolbox = Toolbox::from_path(Confinement::launcher());
