@@ -31,7 +31,7 @@ mod remote;
 mod sessions;
 mod token;
 
-pub use api::uploads::{UploadOptions, keep_uploads};
+pub use api::uploads::UploadOptions;
 pub use api::{openapi, router};
 pub use app::{App, ServerOptions};
 pub use caller::{Caller, Scope};
