@@ -58,5 +58,5 @@ pub use recipe::{
 };
 pub use scratch::{JobFolder, Scratch};
 pub use source::{CacheRoom, PullPatience};
-pub use submission::{RunMeta, Submission, Submitted, retry, submit};
+pub use submission::{RunMeta, RunWebhook, Submission, Submitted, retry, submit};
 pub use workshop::Workshop;

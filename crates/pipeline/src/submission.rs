@@ -29,8 +29,20 @@ pub struct Submission {
     pub idempotency_key: Option<String>,
     /// Make everything anew, though the same was made before.
     pub fresh: bool,
+    /// Who is told of the run, besides the tenant's endpoints.
+    pub webhook: Option<RunWebhook>,
     /// Given back as it is.
     pub metadata: Value,
+}
+
+/// An address that a run names to be told of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RunWebhook {
+    /// `http` or `https`, at a public address, on any port.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 2_048))]
+    pub url: String,
 }
 
 /// What a run's row remembers of its submission.
@@ -40,6 +52,8 @@ pub struct RunMeta {
     pub input: Input,
     pub priority: u8,
     pub fresh: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<RunWebhook>,
     pub metadata: Value,
 }
 
@@ -68,6 +82,7 @@ impl Submission {
             run_at: None,
             idempotency_key: None,
             fresh: false,
+            webhook: None,
             metadata: Value::Null,
         }
     }
@@ -80,6 +95,7 @@ impl Submission {
             input: self.input,
             priority: self.priority,
             fresh: self.fresh,
+            webhook: self.webhook,
             metadata: self.metadata,
         };
         let meta =
