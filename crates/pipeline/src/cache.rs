@@ -4,12 +4,12 @@
 //! borrowers are counted in one record of the owner, which is only ever changed from the version that was read: so a
 //! run cannot borrow what is just being deleted, nor delete what is just being borrowed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 use telecine_media::Capabilities;
-use telecine_queue::{Queue, QueueError, RunId, RunState};
+use telecine_queue::{Queue, QueueError, Run, RunId, RunState};
 
 use crate::blobs::{Blobs, StoreError, hash_bytes, hash_file};
 use crate::failure::{Attempted, Failed};
@@ -140,26 +140,46 @@ pub enum Deleted {
     Gone,
     /// The run is shown no more; others have borrowed its outputs, and the last of them takes them along.
     Lent,
+    /// The run is shown no more and its blobs are gone; its row goes with a later sweep, when everyone who is to hear of
+    /// it has.
+    Untold,
 }
 
 /// Forgets a run that has ended, with its blobs.
 pub async fn delete(queue: &dyn Queue, blobs: &Blobs, id: &RunId) -> Result<Deleted, Failed> {
+    end(queue, blobs, id, false).await
+}
+
+/// Forgets a run that has ended. What it published stays in the store, and is its owner's to remove.
+pub async fn forget(queue: &dyn Queue, blobs: &Blobs, id: &RunId) -> Result<Deleted, Failed> {
+    end(queue, blobs, id, true).await
+}
+
+/// Goes on with a deletion that was cut short, or waited for somebody; `false` where there is none.
+pub(crate) async fn end_again(queue: &dyn Queue, blobs: &Blobs, run: &Run) -> Attempted<bool> {
+    let (_, lifetime) = read_versioned::<LifetimeRecord>(queue, &run.id, LIFETIME).await?;
+    let Some(lifetime) = lifetime.filter(|lifetime| lifetime.has_ended) else { return Ok(false) };
+    end(queue, blobs, &run.id, lifetime.keeps_outputs).await?;
+    Ok(true)
+}
+
+async fn end(queue: &dyn Queue, blobs: &Blobs, id: &RunId, keeps_outputs: bool) -> Attempted<Deleted> {
     let run = queue.get_run(id).await?.ok_or_else(|| no_such_run(id))?;
     if run.finished_at.is_none() {
         let message = format!("{id} is {}", run.state);
         return Err(Failed::for_good("run_not_ended", message, "cancel it first"));
     }
     // From here on nobody can borrow from it, and it is shown no more: if this is cut short, it is deleted again.
-    change(queue, id, |lifetime| Some(LifetimeRecord { has_ended: true, ..lifetime })).await?;
-    if let Some((_, borrowed)) = read_all::<BorrowedRecord>(queue, id).await?.pop() {
+    change(queue, id, |lifetime| Some(LifetimeRecord { has_ended: true, keeps_outputs, ..lifetime })).await?;
+    // Outputs that are to stay are still used, by somebody whom nobody knows here.
+    if !keeps_outputs && let Some((_, borrowed)) = read_all::<BorrowedRecord>(queue, id).await?.pop() {
         give_back(queue, blobs, &run.tenant, id, &borrowed.owner).await?;
     }
     let (_, lifetime) = read_versioned::<LifetimeRecord>(queue, id, LIFETIME).await?;
     if lifetime.is_some_and(|lifetime| !lifetime.borrowers.is_empty()) {
         return Ok(Deleted::Lent);
     }
-    remove_all(queue, blobs, &run.tenant, id).await?;
-    Ok(Deleted::Gone)
+    remove_all(queue, blobs, &run.tenant, id).await
 }
 
 async fn give_back(
@@ -186,18 +206,24 @@ async fn give_back(
 }
 
 /// Blobs first: if this is cut short, the run is still there to be deleted again.
-async fn remove_all(queue: &dyn Queue, blobs: &Blobs, tenant: &str, id: &RunId) -> Attempted<()> {
+async fn remove_all(queue: &dyn Queue, blobs: &Blobs, tenant: &str, id: &RunId) -> Attempted<Deleted> {
     let (_, lifetime) = read_versioned::<LifetimeRecord>(queue, id, LIFETIME).await?;
-    if let Some(key) = lifetime.and_then(|lifetime| lifetime.cache_key)
+    let lifetime = lifetime.unwrap_or_default();
+    if let Some(key) = lifetime.cache_key
         && maker(blobs, &key).await?.as_ref() == Some(id)
     {
         blobs.delete(&key).await?;
     }
-    for key in blobs.list(&keys::of_run(tenant, id)).await? {
-        blobs.delete(&key).await?;
+    let mut kept = BTreeSet::new();
+    if lifetime.keeps_outputs {
+        let outputs = read_all::<OutputRecord>(queue, id).await?;
+        kept.extend(outputs.into_iter().flat_map(|(_, output)| output.files).map(|file| file.key));
     }
+    let stored = blobs.list(&keys::of_run(tenant, id)).await?;
+    blobs.delete_all(stored.into_iter().filter(|key| !kept.contains(key))).await?;
     match queue.delete_run(id).await {
-        Ok(()) | Err(QueueError::NoSuchRun(_)) => Ok(()),
+        Ok(()) | Err(QueueError::NoSuchRun(_)) => Ok(Deleted::Gone),
+        Err(QueueError::WrongRunState { .. }) => Ok(Deleted::Untold),
         Err(error) => Err(error.into()),
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! It is drawn from rows alone, so whoever can read the database can draw it.
 
+mod summary;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -12,15 +14,19 @@ use telecine_queue::{
 };
 
 use crate::records::{
-    FailureRecord, InputRecord, LifetimeRecord, OutputRecord, RunRecord, StoredFile, WarningRecord,
-    assembled, parse_as,
+    FailureRecord, InputRecord, LIFETIME, LifetimeRecord, OutputRecord, RunRecord, StoredFile, WarningRecord,
+    parse_as, read_versioned, with_pages,
 };
 use crate::submission::RunMeta;
 
+pub use summary::{RunSummary, SummarisedRuns, summarise};
+
 /// A run with its steps, its outputs, and what went wrong.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunDocument {
     pub id: RunId,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^run$", examples("run")))]
     pub object: &'static str,
     pub external_id: Option<String>,
     pub recipe: RecipeNamed,
@@ -41,10 +47,12 @@ pub struct RunDocument {
     pub outputs: Vec<OutputShown>,
     pub warnings: Vec<WarningShown>,
     pub error: Option<ErrorShown>,
+    /// As it was submitted.
     pub metadata: Value,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RecipeNamed {
     pub name: String,
     /// Of the recipe as it was when the run was submitted, parameters included.
@@ -52,6 +60,7 @@ pub struct RecipeNamed {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InputShown {
     pub uri: String,
     pub sha256: Option<String>,
@@ -61,6 +70,7 @@ pub struct InputShown {
 
 /// What most people want to know of an input.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProbeShown {
     pub format: &'static str,
     pub duration_ms: Option<u64>,
@@ -73,6 +83,7 @@ pub struct ProbeShown {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepShown {
     pub name: String,
     pub status: StepStatus,
@@ -83,6 +94,7 @@ pub struct StepShown {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepStatus {
     Waiting,
@@ -95,8 +107,11 @@ pub enum StepStatus {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OutputShown {
     pub name: String,
+    /// The step that makes it: files lie at `/v1/runs/{id}/files/{step}/{path}`.
+    pub step: String,
     pub kind: String,
     pub status: OutputStatus,
     pub required: bool,
@@ -107,6 +122,7 @@ pub struct OutputShown {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OutputStatus {
     Pending,
@@ -115,6 +131,7 @@ pub enum OutputStatus {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WarningShown {
     pub step: String,
     pub code: String,
@@ -123,12 +140,17 @@ pub struct WarningShown {
 
 /// Why the run failed: the first failure that it could not do without.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorShown {
     pub code: String,
     pub message: String,
     pub step: String,
     pub retryable: bool,
     pub attempt: u32,
+    /// Of the program that failed, if one did and ended by itself.
+    pub exit_code: Option<i32>,
+    /// That ended the program.
+    pub signal: Option<i32>,
     pub stderr_tail: String,
     pub hint: String,
 }
@@ -136,15 +158,45 @@ pub struct ErrorShown {
 /// The document of a run; `None` where there is no such run, or it was deleted and only its outputs live on with others.
 pub async fn describe(queue: &dyn Queue, id: &RunId) -> Result<Option<RunDocument>, QueueError> {
     let Some(run) = queue.get_run(id).await? else { return Ok(None) };
-    let mut jobs = jobs_of_run(queue, id, &[]).await?;
-    jobs.reverse();
-    let records = assembled(queue.records(id, None).await?)?;
-    let lifetime = records.iter().find(|record| record.kind == LifetimeRecord::TYPE);
-    let lifetime: Option<LifetimeRecord> = lifetime.cloned().map(parse_as).transpose()?;
-    if lifetime.is_some_and(|lifetime| lifetime.has_ended) {
+    if is_forgotten(queue, &run).await? {
         return Ok(None);
     }
-    Facts { run, jobs, records }.document().map(Some)
+    describe_run(queue, run).await.map(Some)
+}
+
+/// The run of a tenant by that id; `None` where there is none, it is another tenant's, or it was deleted.
+pub async fn run_of_tenant(
+    queue: &dyn Queue,
+    tenant: &str,
+    id: &RunId,
+) -> Result<Option<Run>, QueueError> {
+    let run = queue.get_run(id).await?.filter(|run| run.tenant == tenant);
+    match run {
+        Some(run) if !is_forgotten(queue, &run).await? => Ok(Some(run)),
+        _ => Ok(None),
+    }
+}
+
+/// Whether the run was deleted, and only its outputs live on with others. None is before it has ended.
+pub(crate) async fn is_forgotten(queue: &dyn Queue, run: &Run) -> Result<bool, QueueError> {
+    if run.finished_at.is_none() {
+        return Ok(false);
+    }
+    let (_, lifetime) = read_versioned::<LifetimeRecord>(queue, &run.id, LIFETIME).await?;
+    Ok(lifetime.is_some_and(|lifetime| lifetime.has_ended))
+}
+
+/// The document of a run that was read just now. What its jobs say of segments and programs is not read: of a long film
+/// that is much, and shows nowhere in it.
+pub async fn describe_run(queue: &dyn Queue, run: Run) -> Result<RunDocument, QueueError> {
+    let mut jobs = jobs_of_run(queue, &run.id, &[]).await?;
+    jobs.reverse();
+    let mut records = Vec::new();
+    for kind in [InputRecord::TYPE, OutputRecord::TYPE, WarningRecord::TYPE, FailureRecord::TYPE] {
+        records.extend(queue.records(&run.id, Some(kind)).await?);
+    }
+    let records = with_pages(queue, &run.id, records).await?;
+    Facts { run, jobs, records }.document()
 }
 
 /// The jobs of a run in these states, or in any where none is named; newest first.
@@ -265,6 +317,7 @@ impl Facts {
             let status = if self.is_over() { OutputStatus::Failed } else { OutputStatus::Pending };
             shown.extend(missing.map(|name| OutputShown {
                 kind: step.does.kind().to_owned(),
+                step: step.name.clone(),
                 name,
                 status,
                 required: step.required,
@@ -316,6 +369,8 @@ impl Facts {
                 step: failure.step,
                 retryable: failure.retryable,
                 attempt: failure.attempt,
+                exit_code: failure.exit_code,
+                signal: failure.signal,
                 stderr_tail: failure.stderr_tail,
                 hint: failure.hint,
             },
@@ -339,6 +394,8 @@ impl ErrorShown {
             step: job.step.clone().unwrap_or_else(|| job.kind.clone()),
             retryable: true,
             attempt: job.attempt,
+            exit_code: None,
+            signal: None,
             stderr_tail: String::new(),
             hint: hint.into(),
         }
@@ -350,6 +407,7 @@ impl OutputShown {
         let main = output.files.iter().find(|file| file.path == output.main);
         Self {
             name: output.name.clone(),
+            step: output.step.clone(),
             kind: output.kind.clone(),
             status: OutputStatus::Ready,
             required,

@@ -54,6 +54,8 @@ impl Failed {
             stderr_tail: printable(&self.stderr_tail),
             retryable,
             attempt: job.attempt,
+            exit_code: None,
+            signal: None,
         };
         context.record(record(job.id.to_string(), &details));
         if retryable { Failure::Retry(error) } else { Failure::ForGood(error) }
@@ -70,11 +72,22 @@ impl From<MediaError> for Failed {
         Self {
             code: error.code().to_owned(),
             message: error.to_string(),
-            hint: error.hint().to_owned(),
+            hint: raisable(error.code()).unwrap_or(error.hint()).to_owned(),
             stderr_tail: error.stderr_tail().to_owned(),
             // A cancelled attempt is settled by whoever cancelled it; where nobody did, it may run again.
             retryable: error.is_retryable() || matches!(error, MediaError::Cancelled { .. }),
         }
+    }
+}
+
+/// The settings that let larger inputs in: the engine itself knows no configuration.
+fn raisable(code: &str) -> Option<&'static str> {
+    match code {
+        "input_too_large" => {
+            Some("make it smaller, or raise max_input_mb, max_video_size, max_video_fps or max_image_pixels")
+        }
+        "input_too_long" => Some("cut it shorter, or raise max_duration_s"),
+        _ => None,
     }
 }
 
@@ -105,11 +118,9 @@ impl From<FetchError> for Failed {
         match error {
             FetchError::Store(error) => error.into(),
             FetchError::Scratch(error) => scratch_failed("a blob cannot be written", &error),
-            FetchError::TooLarge { .. } => Self::for_good(
-                "limit_size",
-                error.to_string(),
-                "raise limits.file_bytes, or send a smaller file",
-            ),
+            FetchError::TooLarge { .. } => {
+                Self::for_good("limit_size", error.to_string(), "raise max_input_mb, or send a smaller file")
+            }
         }
     }
 }

@@ -35,16 +35,18 @@ pub mod outside;
 mod planned;
 mod recipe;
 pub mod records;
+mod request;
 mod scratch;
 mod source;
 mod submission;
 mod workshop;
 
 pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions};
-pub use cache::{Deleted, delete};
+pub use cache::{Deleted, delete, forget};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, StepShown,
-    StepStatus, WarningShown, describe, jobs_of_run,
+    RunSummary, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, run_of_tenant,
+    summarise,
 };
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
@@ -56,7 +58,8 @@ pub use recipe::{
     Does, ExecSpec, Listed, NoRecipe, ParamError, ParamErrors, Recipe, RecipeError, RecipeErrors,
     RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
+pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority};
 pub use scratch::{JobFolder, Scratch};
-pub use source::{CacheRoom, PullPatience};
+pub use source::{CacheRoom, PullPatience, is_below};
 pub use submission::{RunMeta, RunWebhook, Submission, Submitted, retry, submit};
 pub use workshop::Workshop;

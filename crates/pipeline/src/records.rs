@@ -105,6 +105,7 @@ pub struct OutputRecord {
 
 /// A blob of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StoredFile {
     /// From the step's folder: `720p/00007-3f9a1c2b.m4s`.
     pub path: String,
@@ -131,6 +132,12 @@ pub struct FailureRecord {
     pub stderr_tail: String,
     pub retryable: bool,
     pub attempt: u32,
+    /// Of the program that failed, if one did and ended by itself.
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+    /// That ended the program.
+    #[serde(default)]
+    pub signal: Option<i32>,
 }
 
 /// Who uses the outputs of a run beside itself. One, under the key [`LIFETIME`].
@@ -140,6 +147,9 @@ pub struct LifetimeRecord {
     pub borrowers: BTreeSet<String>,
     /// The run was deleted; its blobs go with the last borrower.
     pub has_ended: bool,
+    /// What it published stays in the store when it goes.
+    #[serde(default)]
+    pub keeps_outputs: bool,
     /// The blob that says who did this work.
     #[serde(default)]
     pub cache_key: Option<String>,
@@ -227,11 +237,20 @@ fn page_key(hash: &str, number: usize) -> String {
 
 /// Every document of one type, by key.
 pub async fn read_all<T: RunRecord>(queue: &dyn Queue, run: &RunId) -> Result<Vec<(String, T)>, QueueError> {
-    let mut records = queue.records(run, Some(T::TYPE)).await?;
+    let records = queue.records(run, Some(T::TYPE)).await?;
+    with_pages(queue, run, records).await?.into_iter().map(parse).collect()
+}
+
+/// Records of a run, whole: pages are read where one of them stands on any.
+pub(crate) async fn with_pages(
+    queue: &dyn Queue,
+    run: &RunId,
+    mut records: Vec<Record>,
+) -> Result<Vec<Record>, QueueError> {
     if records.iter().any(|record| paged(record).is_some()) {
         records.extend(queue.records(run, Some(PAGE)).await?);
     }
-    assembled(records)?.into_iter().filter(|record| record.kind == T::TYPE).map(parse).collect()
+    assembled(records)
 }
 
 /// One document; `None` where nobody wrote it.
@@ -241,7 +260,7 @@ pub async fn read<T: RunRecord>(queue: &dyn Queue, run: &RunId, key: &str) -> Re
 }
 
 /// Documents that stand on pages, put together; the pages are left out.
-pub(crate) fn assembled(records: Vec<Record>) -> Result<Vec<Record>, QueueError> {
+fn assembled(records: Vec<Record>) -> Result<Vec<Record>, QueueError> {
     let (pages, documents): (Vec<Record>, Vec<Record>) =
         records.into_iter().partition(|record| record.kind == PAGE);
     let pages: BTreeMap<&str, &str> =

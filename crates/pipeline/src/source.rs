@@ -16,6 +16,7 @@ use crate::input::{CompletedUpload, Input};
 use crate::keys;
 use crate::kinds::Attempt;
 use crate::records::{InputRecord, SourceAt};
+use crate::workshop::Workshop;
 
 use cache::{Held, Room, other_bytes};
 use pull::{PullRules, pull};
@@ -52,19 +53,48 @@ pub(crate) async fn take(attempt: &Attempt<'_>, input: &Input) -> Attempted<(Tak
     stoppable(attempt, taking).await
 }
 
+/// Whether an input may be taken and is there, as far as that can be told without reading it. For whoever accepts runs.
+pub(crate) async fn check_input(shop: &Workshop, tenant: &str, input: &Input) -> Attempted<()> {
+    match input {
+        Input::Path(path) => file::check(path, shop),
+        Input::Url(address) => pull::check(address, pull_rules(shop)),
+        Input::S3(address) => require_allowed_bucket(shop, address).map(drop),
+        Input::Upload(id) => {
+            let (_, upload) = completed_upload(shop, tenant, id).await?;
+            Ok(shop.limits.check_file_bytes(upload.bytes)?)
+        }
+    }
+}
+
 async fn take_url(attempt: &Attempt<'_>, address: &str) -> Attempted<(Taken, Source)> {
     let (shop, into) = (attempt.shop, attempt.folder.path().join("source"));
-    let rules = PullRules {
+    let pulled = pull(address, &into, pull_rules(shop)).await?;
+    store(attempt, &into, pulled).await
+}
+
+fn pull_rules(shop: &Workshop) -> PullRules {
+    PullRules {
         limit_bytes: shop.limits.file_bytes,
         allow_private: shop.allow_private_urls,
         patience: shop.pull_patience,
-    };
-    let pulled = pull(address, &into, rules).await?;
-    store(attempt, &into, pulled).await
+    }
 }
 
 async fn take_s3(attempt: &Attempt<'_>, address: &str) -> Attempted<(Taken, Source)> {
     let shop = attempt.shop;
+    let (bucket, key) = require_allowed_bucket(shop, address)?;
+    let store_of_input = shop.blobs.sibling(&format!("s3://{bucket}")).map_err(of_input)?;
+    let into = attempt.folder.path().join("source");
+    let fetched = store_of_input.fetch_up_to(key, &into, shop.limits.file_bytes).await;
+    let fetched = fetched.map_err(|error| match error {
+        crate::blobs::FetchError::Store(error) => of_input(error),
+        other => other.into(),
+    })?;
+    store(attempt, &into, fetched).await
+}
+
+/// The bucket and the key, if inputs may come from there.
+fn require_allowed_bucket<'a>(shop: &Workshop, address: &'a str) -> Attempted<(&'a str, &'a str)> {
     let denied = |message: String| {
         Failed::for_good("input_denied", message, "add its bucket to input_buckets, as s3://bucket/prefix")
     };
@@ -76,14 +106,7 @@ async fn take_s3(attempt: &Attempt<'_>, address: &str) -> Attempted<(Taken, Sour
     if !shop.input_buckets.iter().any(|allowed| is_below(address, allowed)) {
         return Err(denied(format!("{address} is in no bucket that inputs may come from")));
     }
-    let store_of_input = shop.blobs.sibling(&format!("s3://{bucket}")).map_err(of_input)?;
-    let into = attempt.folder.path().join("source");
-    let fetched = store_of_input.fetch_up_to(key, &into, shop.limits.file_bytes).await;
-    let fetched = fetched.map_err(|error| match error {
-        crate::blobs::FetchError::Store(error) => of_input(error),
-        other => other.into(),
-    })?;
-    store(attempt, &into, fetched).await
+    Ok((bucket, key))
 }
 
 fn split_s3(address: &str) -> Attempted<(&str, &str)> {
@@ -94,8 +117,9 @@ fn split_s3(address: &str) -> Attempted<(&str, &str)> {
     })
 }
 
-/// `s3://in/a` is below `s3://in` and `s3://in/a`, not below `s3://in/ab` nor `s3://i`.
-fn is_below(address: &str, allowed: &str) -> bool {
+/// Whether an input is in a bucket, or the part of one, that inputs may come from: `s3://in/a` is below `s3://in` and
+/// `s3://in/a`, not below `s3://in/ab` nor `s3://i`.
+pub fn is_below(address: &str, allowed: &str) -> bool {
     let rest = address.strip_prefix(allowed.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         && !address.split('/').any(|part| part == "..")
@@ -118,18 +142,7 @@ fn of_input(error: StoreError) -> Failed {
 /// An upload stays where it is until it expires; the run has a copy of its own.
 async fn take_upload(attempt: &Attempt<'_>, id: &str) -> Attempted<(Taken, Source)> {
     let (blobs, tenant) = (&attempt.shop.blobs, &attempt.job.tenant);
-    let unknown = || {
-        let hint = "complete the upload first; one that nobody uses expires";
-        Failed::for_good("input_not_found", format!("there is no complete upload {id}"), hint)
-    };
-    let (upload, sidecar) =
-        keys::upload(tenant, id).zip(keys::upload_sidecar(tenant, id)).ok_or_else(unknown)?;
-    let said = blobs.get_bytes(&sidecar).await.map_err(|error| match error {
-        StoreError::NotFound { .. } => unknown(),
-        other => other.into(),
-    })?;
-    let said: CompletedUpload = serde_json::from_slice(&said)
-        .map_err(|error| Failed::unexpected(format!("{sidecar} is not as known: {error}")))?;
+    let (upload, said) = completed_upload(attempt.shop, tenant, id).await?;
     attempt.shop.limits.check_file_bytes(said.bytes)?;
     let key = keys::source(tenant, attempt.run);
     let taken = Taken { at: SourceAt::Blob { key: key.clone() }, bytes: said.bytes, sha256: said.sha256 };
@@ -141,6 +154,23 @@ async fn take_upload(attempt: &Attempt<'_>, id: &str) -> Attempted<(Taken, Sourc
         blobs.put_file(&key, source.path()).await?;
     }
     Ok((taken, source))
+}
+
+/// The key of an upload that is complete, and what is known of it.
+async fn completed_upload(shop: &Workshop, tenant: &str, id: &str) -> Attempted<(String, CompletedUpload)> {
+    let unknown = || {
+        let hint = "complete the upload first; one that nobody uses expires";
+        Failed::for_good("input_not_found", format!("there is no complete upload {id}"), hint)
+    };
+    let (upload, sidecar) =
+        keys::upload(tenant, id).zip(keys::upload_sidecar(tenant, id)).ok_or_else(unknown)?;
+    let said = shop.blobs.get_bytes(&sidecar).await.map_err(|error| match error {
+        StoreError::NotFound { .. } => unknown(),
+        other => other.into(),
+    })?;
+    let said = serde_json::from_slice(&said)
+        .map_err(|error| Failed::unexpected(format!("{sidecar} is not as known: {error}")))?;
+    Ok((upload, said))
 }
 
 /// Makes what was fetched a blob of the run.

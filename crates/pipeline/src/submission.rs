@@ -29,19 +29,25 @@ pub struct Submission {
     pub idempotency_key: Option<String>,
     /// Make everything anew, though the same was made before.
     pub fresh: bool,
-    /// Who is told of the run, besides the tenant's endpoints.
-    pub webhook: Option<RunWebhook>,
     /// Given back as it is.
     pub metadata: Value,
+    /// Who is to be told how it goes on, beside those who hear of every run.
+    pub webhook: Option<RunWebhook>,
+    /// The span that it was asked for in, as W3C writes it.
+    pub traceparent: Option<String>,
+    /// What the idempotency key stands for; the submission itself where nothing is said.
+    pub keyed_by: Option<Value>,
 }
 
-/// An address that a run names to be told of it.
+/// Who is to be told of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RunWebhook {
-    /// `http` or `https`, at a public address, on any port.
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 2_048))]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(max_length = 2048, pattern = "^https?://[^\\s\\x00-\\x1f\\x7f-\\x9f]+$")
+    )]
     pub url: String,
 }
 
@@ -52,13 +58,15 @@ pub struct RunMeta {
     pub input: Input,
     pub priority: u8,
     pub fresh: bool,
+    pub metadata: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<RunWebhook>,
-    pub metadata: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 impl RunMeta {
-    pub(crate) fn of(run: &Run) -> Result<Self, serde_json::Error> {
+    pub fn of(run: &Run) -> Result<Self, serde_json::Error> {
         Self::deserialize(&run.meta)
     }
 }
@@ -82,8 +90,10 @@ impl Submission {
             run_at: None,
             idempotency_key: None,
             fresh: false,
-            webhook: None,
             metadata: Value::Null,
+            webhook: None,
+            traceparent: None,
+            keyed_by: None,
         }
     }
 
@@ -95,8 +105,9 @@ impl Submission {
             input: self.input,
             priority: self.priority,
             fresh: self.fresh,
-            webhook: self.webhook,
             metadata: self.metadata,
+            webhook: self.webhook,
+            traceparent: self.traceparent,
         };
         let meta =
             serde_json::to_value(meta).map_err(|error| QueueError::Invalid { reason: error.to_string() })?;
@@ -105,7 +116,7 @@ impl Submission {
             NewJob::new(kinds::INGEST, json!({})).lane("io").step(kinds::INGEST).priority(self.priority);
         let ingest = NewJob { run_at: self.run_at, max_lost: MAX_LOST, ..ingest };
         let push = Push::run(run, [ingest]).tenant(self.tenant);
-        Ok(Push { idempotency_key: self.idempotency_key, ..push })
+        Ok(Push { idempotency_key: self.idempotency_key, keyed_by: self.keyed_by, ..push })
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Exponential backoff: `base x factor^(n-1)`, at most `cap`, spread by +-50 % so that failures do not return together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Backoff {
     pub base_ms: u32,

@@ -28,6 +28,13 @@ impl Claim {
         Self { job: Arc::clone(job), slot: None }
     }
 
+    /// A claim whose holder is somewhere else and has kept what it was given: `job` as it is now, and fence, attempt and
+    /// losses as they were when it was claimed. Whether the claim still holds is for `finish` to say, as of any other.
+    pub fn kept_elsewhere(mut job: Job, fence: Fence, attempt: u32, lost: u32) -> Self {
+        (job.fence, job.attempt, job.lost) = (fence, attempt, lost);
+        Self::of(&Arc::new(job))
+    }
+
     /// Remembers which slot runs the job, for the timeline.
     #[must_use]
     pub fn in_slot(mut self, slot: u32) -> Self {
@@ -107,6 +114,7 @@ pub enum Settled {
 
 /// One attempt of a job, for the timeline and the log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Attempt {
     pub job: JobId,
     pub fence: Fence,
@@ -120,6 +128,7 @@ pub struct Attempt {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptOutcome {
     Completed,

@@ -69,6 +69,10 @@ impl<D: Around> Queue for Decorated<D> {
         self.with.around(call!("push", pushes.len()), self.inner.push(pushes)).await
     }
 
+    async fn known_push(&self, tenant: &str, key: &str, keyed_by: &Value) -> Result<Option<Pushed>> {
+        self.with.around(call!("known_push"), self.inner.known_push(tenant, key, keyed_by)).await
+    }
+
     async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>> {
         self.with.around(call!("pull"), self.inner.pull(pull)).await
     }

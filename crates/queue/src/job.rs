@@ -24,6 +24,7 @@ const MAX_PRIORITY: u8 = 100;
 
 /// The number of a job. Rises with each push, is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct JobId(pub i64);
 
@@ -43,11 +44,13 @@ impl std::str::FromStr for JobId {
 
 /// Rises on every claim of a job and never falls; every write a worker makes carries the one it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct Fence(pub i64);
 
 /// Where a job stands. `Waiting` to `Running` are live; the rest are terminal and never change by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
     /// Needs other jobs to finish first.
@@ -339,6 +342,7 @@ fn check_values(what: &str, value: &Value, depth: usize) -> Result<()> {
 
 /// A job as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Job {
     pub id: JobId,
     pub tenant: String,
@@ -378,6 +382,7 @@ pub struct Job {
 
 /// Why an attempt failed, for people and for programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobError {
     /// Stable and documented, such as `timeout` or `encoder_failed`.
     pub code: String,

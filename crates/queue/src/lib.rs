@@ -71,7 +71,9 @@ pub use push::{Push, Pushed};
 pub use queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes, total};
 pub use relay::{Relay, RelayOptions, Sink, SinkError};
 pub use run::{ListedRuns, NewRun, Run, RunFilter, RunId, RunPage, RunState, StepCount};
-pub use runtime::{Failure, JobContext, Kind, Kinds, NotRecorded, Report, Runtime, Slots, WorkerOptions};
+pub use runtime::{
+    Failure, JobContext, Kind, Kinds, NotRecorded, Report, Runtime, Slots, WorkerOptions, keep_up,
+};
 pub use schedule::{Missed, NewSchedule, Schedule, Ticked};
 pub use sqlite::SqliteQueue;
 pub use timestamp::Timestamp;

@@ -37,6 +37,7 @@ const RECOVERY_WAIT: Duration = Duration::from_secs(1);
 /// How many jobs with this `limit_key` may run at once, and start in a minute, over all workers. `None` is no bound;
 /// without any bound there is no limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Limit {
     pub key: String,
     pub max_running: Option<u32>,
@@ -74,6 +75,7 @@ impl Limit {
 
 /// A limit and how its jobs stand.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LimitState {
     #[serde(flatten)]
     pub limit: Limit,

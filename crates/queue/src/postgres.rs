@@ -43,7 +43,7 @@ use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId, check_name, check_priority};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 use crate::open::OpenOptions;
-use crate::push::{Push, Pushed};
+use crate::push::{Push, Pushed, hash_of_keyed_by};
 use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
 use crate::run::{ListedRuns, Run, RunFilter, RunId, RunPage, StepCount};
 use crate::schedule::{NewSchedule, Schedule, Ticked};
@@ -105,6 +105,11 @@ impl Queue for PostgresQueue {
         let (pushed, ring) = self.database.retrying(|| push::push(&self.database, &pushes)).await?;
         self.notifier.ring(ring);
         Ok(pushed)
+    }
+
+    async fn known_push(&self, tenant: &str, key: &str, keyed_by: &Value) -> Result<Option<Pushed>> {
+        let hash = hash_of_keyed_by(keyed_by);
+        self.database.retrying(|| push::known_push(&self.database, tenant, key, &hash)).await
     }
 
     async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::error::{QueueError, Result};
@@ -19,13 +20,23 @@ pub struct Push {
     pub tenant: String,
     /// Pushing again with the same key and the same content returns what the first push made.
     pub idempotency_key: Option<String>,
+    /// What the key stands for; the run and its jobs where nothing is said. For whoever makes a run out of a request:
+    /// what the same request comes to may have changed when it is repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keyed_by: Option<Value>,
     pub run: Option<NewRun>,
     pub jobs: Vec<NewJob>,
 }
 
 impl Push {
     pub fn jobs(jobs: impl IntoIterator<Item = NewJob>) -> Self {
-        Self { tenant: String::new(), idempotency_key: None, run: None, jobs: jobs.into_iter().collect() }
+        Self {
+            tenant: String::new(),
+            idempotency_key: None,
+            keyed_by: None,
+            run: None,
+            jobs: jobs.into_iter().collect(),
+        }
     }
 
     pub fn run(run: NewRun, jobs: impl IntoIterator<Item = NewJob>) -> Self {
@@ -77,9 +88,19 @@ impl Push {
 
     /// The same content has the same hash: JSON objects are kept with sorted keys.
     pub(crate) fn body_hash(&self) -> Vec<u8> {
-        let body = serde_json::to_vec(&(&self.run, &self.jobs)).expect("a push is plain data");
-        Sha256::digest(body).to_vec()
+        match &self.keyed_by {
+            Some(keyed_by) => hash_of_keyed_by(keyed_by),
+            None => hash(&(&self.run, &self.jobs)),
+        }
     }
+}
+
+pub(crate) fn hash_of_keyed_by(keyed_by: &Value) -> Vec<u8> {
+    hash(&("keyed_by", keyed_by))
+}
+
+fn hash(body: &impl Serialize) -> Vec<u8> {
+    Sha256::digest(serde_json::to_vec(body).expect("a push is plain data")).to_vec()
 }
 
 /// What a push made, or had made before under the same idempotency key.

@@ -26,6 +26,12 @@ pub trait Queue: Send + Sync + 'static {
     /// Stores all of the pushes or none.
     async fn push(&self, pushes: Vec<Push>) -> Result<Vec<Pushed>>;
 
+    /// What a push with this key and [`Push::keyed_by`] has made before. `None`: the key is free. Refused
+    /// ([`QueueError::KeyReused`]) where it stands for something else.
+    ///
+    /// [`QueueError::KeyReused`]: crate::QueueError::KeyReused
+    async fn known_push(&self, tenant: &str, key: &str, keyed_by: &Value) -> Result<Option<Pushed>>;
+
     /// Claims ready jobs, best first, at most as many per lane as asked for. Raises each one's fence.
     async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>>;
 

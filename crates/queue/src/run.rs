@@ -11,6 +11,11 @@ use crate::timestamp::Timestamp;
 
 /// The name of a run, such as `run_01J9Z…`: unguessable, sorted by time, made before it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(value_type = String, pattern = "^run_[0-9A-HJKMNP-TV-Z]{26}$", examples("run_01J9ZC8E4QWX5T0N1V2B3M4K6P"))
+)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
 
@@ -78,7 +83,8 @@ impl NewRun {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
     Queued,

@@ -30,6 +30,7 @@ use tokio::time::Instant;
 pub use held::{JobContext, NotRecorded};
 pub use kind::{Failure, Kind, Kinds};
 pub use slots::Slots;
+pub use upkeep::keep_up;
 
 use crate::error::{QueueError, Result};
 use crate::queue::Queue;
@@ -206,7 +207,7 @@ impl Runtime {
         let beat = beat::start(Arc::clone(&shared))?;
         let fetcher = tokio::spawn(fetch::fetch_until_drained(Arc::clone(&shared)));
         tokio::spawn(settle::settle_until_left(Arc::clone(&shared), outcomes));
-        let upkeep = tokio::spawn(upkeep::keep_up(Arc::clone(&shared)));
+        let upkeep = tokio::spawn(upkeep::keep_up(Arc::clone(&shared.queue), shared.options.clone()));
         let (told, report) = watch::channel(None);
         let supervised = Arc::clone(&shared);
         tokio::spawn(async move {

@@ -42,7 +42,7 @@ use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId, check_name, check_priority};
 use crate::limit::{Bound, Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 use crate::open::OpenOptions;
-use crate::push::{Push, Pushed};
+use crate::push::{Push, Pushed, hash_of_keyed_by};
 use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
 use crate::run::{ListedRuns, Run, RunFilter, RunId, RunPage, StepCount};
 use crate::schedule::{NewSchedule, Schedule, Ticked};
@@ -122,6 +122,12 @@ impl Queue for SqliteQueue {
     async fn push(&self, pushes: Vec<Push>) -> Result<Vec<Pushed>> {
         pushes.iter().try_for_each(Push::check)?;
         self.writer.write(move |tx| push::push(tx, pushes)).await
+    }
+
+    async fn known_push(&self, tenant: &str, key: &str, keyed_by: &Value) -> Result<Option<Pushed>> {
+        let (tenant, wanted) = (tenant.to_owned(), key.to_owned());
+        let found = self.readers.read(move |connection| push::used_key(connection, &tenant, &wanted)).await?;
+        found.map(|used| used.pushed(key, &hash_of_keyed_by(keyed_by))).transpose()
     }
 
     async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>> {

@@ -16,6 +16,8 @@ use time::format_description::well_known::Rfc3339;
 /// assert_eq!("2023-11-14T22:13:20Z".parse(), Ok(at));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
 pub struct Timestamp(i64);
 
 /// The instants that RFC 3339 can print: 0000-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z.

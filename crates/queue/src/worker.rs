@@ -15,6 +15,7 @@ use crate::timestamp::Timestamp;
 
 /// The number of one registration of a worker. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct WorkerId(pub i64);
 
@@ -29,6 +30,7 @@ impl fmt::Display for WorkerId {
 pub struct NewWorker {
     pub name: String,
     pub host: String,
+    /// 0: it is no process of this host, so nothing but its lease tells whether it lives.
     pub pid: u32,
     /// Slots per lane.
     pub slots: BTreeMap<String, u32>,
@@ -41,6 +43,7 @@ pub struct NewWorker {
 
 /// A registered worker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Worker {
     pub id: WorkerId,
     pub name: String,

@@ -1,11 +1,17 @@
 //! One file per resource. Each has `routes()`; the same line routes a handler and documents it.
 
+mod claims;
 mod health;
+mod jobs;
+mod lanes;
+mod limits;
 mod recipes;
+mod workers;
+pub(crate) mod uploads;
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Router, middleware};
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Description;
 use utoipa_axum::router::OpenApiRouter;
@@ -13,6 +19,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::extract::Json;
 use crate::problem::{Code, Problem, ProblemDocument};
+use crate::{caller, cors, observe};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -23,7 +30,15 @@ struct Base;
 
 /// Every resource, each under its own path.
 fn resources() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::with_openapi(Base::openapi()).merge(health::routes()).merge(recipes::routes())
+    OpenApiRouter::with_openapi(Base::openapi())
+        .merge(claims::routes())
+        .merge(health::routes())
+        .merge(jobs::routes())
+        .merge(lanes::routes())
+        .merge(limits::routes())
+        .merge(recipes::routes())
+        .merge(workers::routes())
+        .merge(uploads::routes())
 }
 
 /// The API, ready to be served.
@@ -37,6 +52,9 @@ pub fn router(app: &Arc<App>) -> Router {
         .method_not_allowed_fallback(async || {
             Problem::new(Code::MethodNotAllowed, "this address does not take this method; see /openapi.json")
         })
+        .layer(middleware::from_fn_with_state(Arc::clone(app), caller::recognise))
+        .layer(middleware::from_fn_with_state(Arc::clone(app), cors::allow_named_origins))
+        .layer(middleware::from_fn_with_state(Arc::clone(app), observe::observe))
         .with_state(Arc::clone(app))
 }
 

@@ -1,10 +1,14 @@
 //! What every handler works with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
 use tokio_util::sync::CancellationToken;
+
+use crate::api::uploads::{UploadOptions, Uploads};
+use crate::remote::Remote;
 
 /// Shared by all requests of a process.
 #[derive(Debug)]
@@ -12,8 +16,11 @@ pub struct App {
     pub(crate) shop: Arc<Workshop>,
     pub(crate) recipes: Recipes,
     pub(crate) options: ServerOptions,
+    pub(crate) uploads: Uploads,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
+    /// Claims of workers in other languages.
+    pub(crate) remote: Remote,
 }
 
 /// What an operator may set.
@@ -21,19 +28,41 @@ pub struct App {
 pub struct ServerOptions {
     /// Callers from this machine need no key.
     pub trust_loopback: bool,
+    /// Pages of these origins (`https://app.example`) may call from a browser, with a key.
+    pub cors_origins: Vec<String>,
     /// Of a body of JSON.
     pub max_json_bytes: usize,
+    /// Of the first line and all headers of a request.
+    pub max_header_bytes: usize,
+    /// How long the headers of a request may take to arrive; also how long a connection is kept for the next one.
+    pub header_within: Duration,
+    /// How long a body may stand still, in either direction.
+    pub body_idle: Duration,
+    pub max_connections: usize,
+    pub uploads: UploadOptions,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        Self { trust_loopback: true, max_json_bytes: 256 * 1024 }
+        Self {
+            trust_loopback: true,
+            cors_origins: Vec::new(),
+            max_json_bytes: 256 * 1024,
+            max_header_bytes: 16 * 1024,
+            header_within: Duration::from_secs(10),
+            body_idle: Duration::from_secs(60),
+            max_connections: 4096,
+            uploads: UploadOptions::default(),
+        }
     }
 }
 
 impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
-        Arc::new(Self { shop, recipes, options, stopping: CancellationToken::new() })
+        let uploads = Uploads::new(&options.uploads, &shop);
+        let stopping = CancellationToken::new();
+        let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
+        Arc::new(Self { shop, recipes, options, uploads, stopping, remote })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {

@@ -3,12 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
 use http::request::Parts;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::app::App;
+use crate::listen::Peer;
+use crate::origin::is_of_this_machine;
 use crate::problem::{Code, Problem};
 
 /// What a key allows. `admin` allows everything.
@@ -55,15 +59,40 @@ impl Caller {
     }
 }
 
-/// The layer of authentication has put it into the request.
+/// Says who asks, or why that cannot be said. Whether somebody has to be known is for each handler to say.
+pub(crate) async fn recognise(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let caller = caller_of(&app, &parts).await;
+    if let Ok(caller) = &caller {
+        tracing::Span::current().record("tenant", caller.tenant.as_str());
+    }
+    parts.extensions.insert(Recognised(caller));
+    next.run(Request::from_parts(parts, body)).await
+}
+
+#[derive(Clone, Debug)]
+struct Recognised(Result<Caller, Problem>);
+
+async fn caller_of(app: &Arc<App>, request: &Parts) -> Result<Caller, Problem> {
+    if app.options.trust_loopback && is_trusted(request) {
+        return Ok(Caller { tenant: String::new(), scopes: vec![Scope::Admin], key: None });
+    }
+    Err(Problem::new(Code::Unauthorized, "send a key as `Authorization: Bearer tk_…`"))
+}
+
+fn is_trusted(request: &Parts) -> bool {
+    let peer = request.extensions.get::<Peer>().copied();
+    is_of_this_machine(peer, request.version, &request.uri, &request.headers)
+}
+
 impl FromRequestParts<Arc<App>> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
-        parts
-            .extensions
-            .get::<Self>()
-            .cloned()
-            .ok_or_else(|| Problem::new(Code::Unauthorized, "send a key as `Authorization: Bearer tk_…`"))
+        let recognised = parts.extensions.get::<Recognised>();
+        recognised.map_or_else(
+            || Err(Problem::new(Code::Unauthorized, "nobody looked who asks")),
+            |Recognised(who)| who.clone(),
+        )
     }
 }

@@ -19,10 +19,17 @@
 mod api;
 mod app;
 mod caller;
+mod cors;
 mod extract;
+mod listen;
+mod observe;
+mod origin;
 mod problem;
+mod remote;
 
+pub use api::uploads::{UploadOptions, keep_uploads};
 pub use api::{openapi, router};
 pub use app::{App, ServerOptions};
 pub use caller::{Caller, Scope};
+pub use listen::{ServeError, Server};
 pub use problem::{Code, Problem};

@@ -27,7 +27,13 @@ pub enum Code {
     Conflict,
     /// The idempotency key was used for another request.
     KeyReused,
+    /// A remote claim is over: the job was settled, or belongs to another claim. Drop what was made.
+    ClaimLost,
+    /// The job of a remote claim was cancelled. Stop, and drop what was made.
+    Cancelled,
     TooLarge,
+    /// The address and the headers of the request.
+    HeadersTooLarge,
     UnsupportedMediaType,
     /// The caller sent too many requests; see `Retry-After`.
     RateLimited,
@@ -37,6 +43,8 @@ pub enum Code {
     ChecksumMismatch,
     /// An upload goes on at another offset.
     OffsetMismatch,
+    /// Somebody else writes to it.
+    Locked,
     /// The upload has expired.
     Expired,
     /// The range asked for is not in the file.
@@ -48,6 +56,8 @@ pub enum Code {
     ScanUnavailable,
     /// All slots for synchronous work are taken; see `Retry-After`.
     Busy,
+    /// The work did not end within the time that a synchronous request has.
+    Timeout,
     /// The database, the store or a tool does not answer.
     Unavailable,
     StorageFull,
@@ -62,18 +72,21 @@ impl Code {
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Conflict | Self::KeyReused | Self::OffsetMismatch => StatusCode::CONFLICT,
+            Self::Conflict | Self::KeyReused | Self::ClaimLost | Self::OffsetMismatch => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Locked => StatusCode::LOCKED,
             // tus: "460 Checksum Mismatch".
             Self::ChecksumMismatch => StatusCode::from_u16(460).unwrap_or(StatusCode::BAD_REQUEST),
-            Self::Expired => StatusCode::GONE,
+            Self::Cancelled | Self::Expired => StatusCode::GONE,
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::UnsupportedVersion => StatusCode::PRECONDITION_FAILED,
             Self::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Busy | Self::ScanUnavailable | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Self::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -164,6 +177,10 @@ impl Problem {
         self.0.request_id = Some(id.to_owned());
         self
     }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.0).unwrap_or_default()
+    }
 }
 
 /// What the queue refuses is the caller's doing, but for the database itself.
@@ -171,7 +188,12 @@ impl From<QueueError> for Problem {
     fn from(error: QueueError) -> Self {
         match error {
             QueueError::NoSuchRun(_) => Self::not_found("run"),
+            QueueError::NotFound(_) => Self::not_found("job"),
             QueueError::Invalid { reason } => Self::new(Code::InvalidRequest, reason),
+            error @ QueueError::KeyReused { .. } => Self::new(Code::KeyReused, error.to_string()),
+            error @ (QueueError::WrongState { .. } | QueueError::WrongRunState { .. }) => {
+                Self::new(Code::Conflict, error.to_string())
+            }
             error => {
                 tracing::error!(%error, "the database did not do what was asked");
                 Self::new(Code::Unavailable, "the database does not answer; try again")
@@ -184,8 +206,7 @@ impl From<QueueError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = serde_json::to_vec(&self.0).unwrap_or_default();
-        let mut response = (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], body).into_response();
+        let mut response = (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], self.to_bytes()).into_response();
         if let Some(after) = self.0.retry_after {
             let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

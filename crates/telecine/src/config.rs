@@ -5,6 +5,7 @@
 
 mod environment;
 mod file;
+mod intake;
 mod meaning;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use anyhow::{Result, bail};
 use telecine_pipeline::did_you_mean;
 use telecine_queue::Slots;
 
+pub(crate) use intake::Intake;
 pub(crate) use meaning::mask_password;
 
 /// The file that is read when none is named.
@@ -29,6 +31,15 @@ pub(crate) enum Key {
     Store,
     Scratch,
     InputFolders,
+    InputBuckets,
+    AllowPrivateUrls,
+    PullIdleMs,
+    PullTotalMs,
+    MaxInputMb,
+    MaxDurationS,
+    MaxVideoSize,
+    MaxVideoFps,
+    MaxImagePixels,
     Slots,
     Concurrency,
     Kinds,
@@ -39,6 +50,7 @@ pub(crate) enum Key {
     PollMs,
     DrainMs,
     KeepHistoryDays,
+    KeepRunsDays,
     Sandbox,
     ToolMemoryMb,
     Recipes,
@@ -46,11 +58,20 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Database,
         Self::Store,
         Self::Scratch,
         Self::InputFolders,
+        Self::InputBuckets,
+        Self::AllowPrivateUrls,
+        Self::PullIdleMs,
+        Self::PullTotalMs,
+        Self::MaxInputMb,
+        Self::MaxDurationS,
+        Self::MaxVideoSize,
+        Self::MaxVideoFps,
+        Self::MaxImagePixels,
         Self::Slots,
         Self::Concurrency,
         Self::Kinds,
@@ -61,6 +82,7 @@ impl Key {
         Self::PollMs,
         Self::DrainMs,
         Self::KeepHistoryDays,
+        Self::KeepRunsDays,
         Self::Sandbox,
         Self::ToolMemoryMb,
         Self::Recipes,
@@ -73,6 +95,15 @@ impl Key {
             Self::Store => "store",
             Self::Scratch => "scratch",
             Self::InputFolders => "input_folders",
+            Self::InputBuckets => "input_buckets",
+            Self::AllowPrivateUrls => "allow_private_urls",
+            Self::PullIdleMs => "pull_idle_ms",
+            Self::PullTotalMs => "pull_total_ms",
+            Self::MaxInputMb => "max_input_mb",
+            Self::MaxDurationS => "max_duration_s",
+            Self::MaxVideoSize => "max_video_size",
+            Self::MaxVideoFps => "max_video_fps",
+            Self::MaxImagePixels => "max_image_pixels",
             Self::Slots => "slots",
             Self::Concurrency => "concurrency",
             Self::Kinds => "kinds",
@@ -83,6 +114,7 @@ impl Key {
             Self::PollMs => "poll_ms",
             Self::DrainMs => "drain_ms",
             Self::KeepHistoryDays => "keep_history_days",
+            Self::KeepRunsDays => "keep_runs_days",
             Self::Sandbox => "sandbox",
             Self::ToolMemoryMb => "tool_memory_mb",
             Self::Recipes => "recipes",
@@ -107,9 +139,19 @@ impl Key {
             Self::Sandbox => Some("on"),
             Self::ToolMemoryMb => Some("4096"),
             Self::Log => Some("pretty"),
+            Self::AllowPrivateUrls => Some("off"),
+            Self::PullIdleMs => Some("60000"),
+            Self::PullTotalMs => Some("14400000"),
+            Self::MaxInputMb => Some("51200"),
+            Self::MaxDurationS => Some("21600"),
+            Self::MaxVideoSize => Some("8192x4320"),
+            Self::MaxVideoFps => Some("240"),
+            Self::MaxImagePixels => Some("100000000"),
             // What these default to depends on the machine and on other keys; see `meaning`.
             Self::Store | Self::Scratch | Self::Slots => None,
             Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name | Self::Recipes => None,
+            // Nothing is taken from a bucket, and no run deleted, that nobody named.
+            Self::InputBuckets | Self::KeepRunsDays => None,
         }
     }
 
@@ -198,6 +240,8 @@ pub(crate) struct Config {
     pub(crate) scratch: PathBuf,
     /// Folders whose files may be named as inputs.
     pub(crate) input_folders: Vec<PathBuf>,
+    /// Where else inputs may come from, and how large they may be.
+    pub(crate) intake: Intake,
     pub(crate) slots: Slots,
     /// `None` means every kind this program knows.
     pub(crate) kinds: Option<Vec<String>>,
@@ -208,6 +252,8 @@ pub(crate) struct Config {
     pub(crate) poll_every: Duration,
     pub(crate) drain_within: Duration,
     pub(crate) keep_history: Duration,
+    /// `None`: until somebody deletes them.
+    pub(crate) keep_runs: Option<Duration>,
     /// Whether programs that read media are confined.
     pub(crate) sandbox: bool,
     /// Of each program that reads media.
@@ -316,6 +362,8 @@ mod tests {
         assert!(config.scratch.ends_with("telecine"), "{:?}", config.scratch);
         assert_eq!(config.input_folders, Vec::<PathBuf>::new());
         assert_eq!(config.lease, Duration::from_secs(30));
+        assert_eq!(config.keep_runs, None);
+        assert_eq!(config.intake, Intake::default(), "what the pipeline does by itself");
     }
 
     #[test]
@@ -409,6 +457,25 @@ mod tests {
     }
 
     #[test]
+    fn what_inputs_may_be_is_the_operators_to_say() {
+        let config = layers(
+            "input_buckets = [\"s3://films\", \"s3://more/of it\"]\nmax_video_size = \"1080x1920\"\nmax_duration_s = 90\n\
+             allow_private_urls = true\nkeep_runs_days = 7\nmax_image_pixels = 200_000_000",
+            &[("TELECINE_PULL_IDLE_MS", "1500"), ("TELECINE_MAX_INPUT_MB", "3")],
+            &[],
+        )
+        .expect("valid");
+
+        let Intake { buckets, limits, allow_private_urls, patience } = &config.intake;
+        assert_eq!(*buckets, ["s3://films", "s3://more/of it"]);
+        assert_eq!((limits.video_long_side, limits.video_short_side), (1920, 1080));
+        assert_eq!((limits.duration, limits.file_bytes), (Duration::from_secs(90), 3 << 20));
+        assert_eq!((limits.image_pixels, *allow_private_urls), (200_000_000, true));
+        assert_eq!(patience.idle, Duration::from_millis(1_500));
+        assert_eq!(config.keep_runs, Some(Duration::from_secs(7 * 24 * 60 * 60)));
+    }
+
+    #[test]
     fn slots_and_concurrency_in_one_place_are_refused() {
         let refusal = refusal(layers("concurrency = 4\nslots = { cpu = 2 }", &[], &[]));
 
@@ -458,6 +525,18 @@ mod tests {
             ("scratch = \"\"", "scratch"),
             ("input_folders = [\"/a:b\"]", "input_folders"),
             ("input_folders = \"/a::/b\"", "empty"),
+            ("input_buckets = [\"films\"]", "s3://BUCKET"),
+            ("input_buckets = \"s3://films,,s3://more\"", "input_buckets"),
+            ("input_buckets = [\"s3://a,b\"]", "input_buckets"),
+            ("allow_private_urls = \"perhaps\"", "on or off"),
+            ("pull_idle_ms = 5000\npull_total_ms = 5000", "pull_total_ms 5000 (telecine.toml:2:1)"),
+            ("max_input_mb = 0", "max_input_mb"),
+            ("max_duration_s = 700000", "604800"),
+            ("max_video_size = \"4320p\"", "8192x4320"),
+            ("max_video_size = \"20000x100\"", "16384"),
+            ("max_video_fps = 0", "max_video_fps"),
+            ("max_image_pixels = 300000000", "268435456"),
+            ("keep_runs_days = 0", "leave it out"),
             ("log = \"json,=,=\"", "log"),
         ] {
             let refusal = refusal(layers(file, &[], &[]));

@@ -23,6 +23,11 @@ pub(crate) fn open(config: &Config, queue: &Arc<dyn Queue>) -> Result<Workshop> 
     })?;
     let mut shop = Workshop::new(Arc::clone(queue), programs::toolbox(config), blobs, scratch);
     shop.input_folders = input_folders(config)?;
+    shop.input_buckets = config.intake.buckets.clone();
+    shop.limits = config.intake.limits.clone();
+    shop.allow_private_urls = config.intake.allow_private_urls;
+    shop.pull_patience = config.intake.patience;
+    shop.keep_runs = config.keep_runs;
     Ok(shop)
 }
 

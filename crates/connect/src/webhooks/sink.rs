@@ -81,7 +81,7 @@ impl WebhookSink {
         let queue = self.webhooks.queue();
         let Some(first) = events.first() else { return Ok(()) };
         let Some(run) = queue.get_run(&first.run).await? else { return Ok(()) };
-        let meta = RunMeta::deserialize(&run.meta).ok();
+        let meta = RunMeta::of(&run).ok();
         let listeners = self.listeners(&run, meta.as_ref()).await?;
         let is_wanted = |event: &&Event| listeners.iter().any(|listener| listener.wants(event));
         let wanted: Vec<&Event> = events.iter().filter(is_wanted).collect();
@@ -89,7 +89,8 @@ impl WebhookSink {
             return Ok(());
         }
         let document = self.document(&run, meta.is_some()).await?;
-        let traceparent = run.meta.get("traceparent").and_then(Value::as_str).filter(|it| is_traceparent(it));
+        let traceparent = meta.as_ref().and_then(|meta| meta.traceparent.as_deref());
+        let traceparent = traceparent.filter(|text| is_traceparent(text));
         let mut last_told = self.last_told(&run.id).await?;
         let before = last_told.clone();
         for event in wanted {

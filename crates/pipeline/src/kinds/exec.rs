@@ -112,7 +112,7 @@ fn of_program(error: MediaError) -> Failed {
         MediaError::BadInput { problem: InputProblem::TooLarge, .. } => refused(
             "exec_output_too_large",
             "the program wrote a larger file than is allowed".into(),
-            "raise limits.file_bytes, or let the program write less",
+            "raise max_input_mb, or let the program write less",
         ),
         MediaError::BadInput { problem: InputProblem::Hostile, .. } => refused(
             "exec_answer_invalid",

@@ -14,7 +14,7 @@ use telecine_queue::{
 
 use super::conclude::named;
 use super::{SWEEP, lane_of};
-use crate::cache::delete;
+use crate::cache::{delete, end_again};
 use crate::failure::Attempted;
 use crate::keys;
 use crate::records::{INPUT, InputRecord, OutputRecord, read, read_all};
@@ -87,6 +87,10 @@ async fn sweep_run(shop: &Workshop, run: &Run, swept: &mut Swept) -> Attempted<(
     let Some(finished_at) = run.finished_at else { return Ok(()) };
     if shop.keep_runs.is_some_and(|keep| is_older(finished_at, keep)) {
         delete(&*shop.queue, &shop.blobs, &run.id).await?;
+        swept.runs += 1;
+        return Ok(());
+    }
+    if end_again(&*shop.queue, &shop.blobs, run).await? {
         swept.runs += 1;
         return Ok(());
     }

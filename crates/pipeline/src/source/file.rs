@@ -11,6 +11,7 @@ use crate::failure::{Attempted, Failed};
 use crate::keys;
 use crate::kinds::Attempt;
 use crate::records::SourceAt;
+use crate::workshop::Workshop;
 
 /// Where the store is a folder, all who work on the run see the file too: it stays where it is.
 pub(super) async fn take(attempt: &Attempt<'_>, path: &Path) -> Attempted<(Taken, Source)> {
@@ -34,6 +35,12 @@ pub(super) async fn take(attempt: &Attempt<'_>, path: &Path) -> Attempted<(Taken
         return Err(Failed::for_good("input_changed", message, "submit the file when it is complete"));
     }
     Ok((Taken { at, bytes, sha256 }, Source::at(path)))
+}
+
+/// Whether the file may be taken, and is not too large.
+pub(super) fn check(path: &Path, shop: &Workshop) -> Attempted<()> {
+    let opened = open_allowed(path, &shop.input_folders)?;
+    Ok(shop.limits.check_file_bytes(opened.meta.len())?)
 }
 
 struct Opened {

@@ -65,6 +65,12 @@ pub(super) async fn pull(address: &str, into: &Path, rules: PullRules) -> Attemp
     }
 }
 
+/// Refuses what can never be pulled.
+pub(super) fn check(address: &str, rules: PullRules) -> Attempted<()> {
+    let checked = Outside::reaching(rules.allow_private).check(address);
+    checked.map(drop).map_err(|refused| refused_url(address, &refused))
+}
+
 fn refused_url(address: &str, refused: &Refused) -> Failed {
     let message = format!("{}: {refused}", without_secrets(address));
     match refused {
@@ -187,7 +193,7 @@ impl Pull {
             return Ok(());
         }
         let message = format!("the file has more than the {} bytes that are allowed", self.rules.limit_bytes);
-        Err(Failed::for_good("limit_size", message, "raise limits.file_bytes, or send a smaller file"))
+        Err(Failed::for_good("limit_size", message, "raise max_input_mb, or send a smaller file"))
     }
 
     fn refused(&self, response: &Response) -> Failed {

@@ -2,4 +2,4 @@
 SELECT known.tenant, known.key, known.body_hash, known.run, known.jobs
 FROM UNNEST($1::TEXT[], $2::TEXT[]) AS input (tenant, key)
 JOIN telecine.idempotency AS known ON known.tenant = input.tenant AND known.key = input.key
-WHERE known.tenant = ANY($1) AND known.key = ANY($2)
+WHERE known.tenant = ANY($1) AND known.key = ANY($2) AND known.expires_at > now()

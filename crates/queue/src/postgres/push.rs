@@ -232,12 +232,28 @@ async fn known_keys(connection: &mut Session<'_>, wanted: &FirstUse<'_>) -> Trie
     if others.is_empty() {
         return Ok(Vec::new());
     }
-    let (tenants, keys): (Vec<&str>, Vec<&str>) = others.keys().copied().unzip();
+    used_keys(connection, &others).await
+}
+
+/// What a key was used for, outside of any push.
+pub(super) async fn known_push(
+    database: &Database,
+    tenant: &str,
+    key: &str,
+    hash: &[u8],
+) -> Tried<Option<Pushed>> {
+    let wanted = FirstUse::from([((tenant, key), (0, hash.to_vec()))]);
+    let mut connection = database.connection().await?;
+    Ok(used_keys(&mut connection, &wanted).await?.pop().map(|(_, pushed)| pushed))
+}
+
+async fn used_keys(connection: &mut Session<'_>, wanted: &FirstUse<'_>) -> Tried<Vec<(usize, Pushed)>> {
+    let (tenants, keys): (Vec<&str>, Vec<&str>) = wanted.keys().copied().unzip();
     let rows = statement(sql!("push_known_keys")).bind(tenants).bind(keys).fetch_all(connection).await?;
     let mut known = Vec::with_capacity(rows.len());
     for row in &rows {
         let key = value::<&str>(row, "key")?;
-        let Some((nth, hash)) = others.get(&(value::<&str>(row, "tenant")?, key)) else { continue };
+        let Some((nth, hash)) = wanted.get(&(value::<&str>(row, "tenant")?, key)) else { continue };
         if value::<&[u8]>(row, "body_hash")? != hash.as_slice() {
             return Err(QueueError::KeyReused { key: key.into() }.into());
         }

@@ -8,33 +8,36 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Shared;
+use super::WorkerOptions;
 use crate::error::Result;
+use crate::queue::Queue;
 
 const PRUNE_EVERY: Duration = Duration::from_secs(10 * 60);
 
 /// A job that is due is never promoted in a busier loop than this.
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 
-pub(super) async fn keep_up(shared: Arc<Shared>) {
-    let mut wakes = shared.queue.wakes();
+/// Keeps a queue up for as long as it is polled: for a process without a [`Runtime`](super::Runtime), which does it by
+/// itself, whose jobs others run.
+pub async fn keep_up(queue: Arc<dyn Queue>, options: WorkerOptions) {
+    let mut wakes = queue.wakes();
     let (mut sweep_at, mut prune_at) = (Instant::now(), Instant::now() + PRUNE_EVERY);
     loop {
         let seen = *wakes.borrow_and_update();
-        let next_due = match shared.queue.promote().await {
+        let next_due = match queue.promote().await {
             Ok(promoted) => promoted.next_in,
             Err(error) => {
                 tracing::warn!(%error, "could not promote scheduled jobs; trying again");
-                Some(shared.options.poll_every)
+                Some(options.poll_every)
             }
         };
-        let next_due = sooner(next_due, tick(&shared).await);
+        let next_due = sooner(next_due, tick(&*queue, options.poll_every).await);
         if Instant::now() >= sweep_at {
-            note(shared.queue.reap().await.map(drop), "could not look for dead workers");
-            sweep_at = Instant::now() + shared.options.sweep_every;
+            note(queue.reap().await.map(drop), "could not look for dead workers");
+            sweep_at = Instant::now() + options.sweep_every;
         }
         if Instant::now() >= prune_at {
-            note(shared.queue.prune(shared.options.keep_history).await.map(drop), "could not prune history");
+            note(queue.prune(options.keep_history).await.map(drop), "could not prune history");
             prune_at = Instant::now() + PRUNE_EVERY;
         }
         let due_at = next_due.map(|next_in| Instant::now() + next_in.max(SHORTEST_NAP));
@@ -51,13 +54,13 @@ pub(super) async fn keep_up(shared: Arc<Shared>) {
 }
 
 /// Pushes what schedules are due; says how long until the next one is.
-async fn tick(shared: &Shared) -> Option<Duration> {
-    match shared.queue.tick().await {
+async fn tick(queue: &dyn Queue, poll_every: Duration) -> Option<Duration> {
+    match queue.tick().await {
         // Another process is at it, and will be done in a moment.
         Ok(ticked) => ticked.next_in.map(|next_in| next_in.max(SHORTEST_NAP * 10)),
         Err(error) => {
             tracing::warn!(%error, "could not push what schedules are due; trying again");
-            Some(shared.options.poll_every)
+            Some(poll_every)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `push`: runs and jobs into the file.
 
-use rusqlite::params;
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::events::told;
 use super::graph::note_needs;
@@ -13,6 +13,7 @@ use crate::job::{JobId, JobState, NewJob};
 use crate::limit::tenant_step_us;
 use crate::push::{KEEP_KEYS, Push, Pushed};
 use crate::run::RunId;
+use crate::timestamp::Timestamp;
 
 pub(super) fn push(tx: &Tx<'_>, pushes: Vec<Push>) -> Result<Vec<Pushed>> {
     pushes.into_iter().map(|push| push_once(tx, &push)).collect()
@@ -32,17 +33,43 @@ fn push_once(tx: &Tx<'_>, push: &Push) -> Result<Pushed> {
 }
 
 fn known(tx: &Tx<'_>, push: &Push, key: &str) -> Result<Option<Pushed>> {
-    let found = tx.first(sql!("push_known_key"), params![push.tenant, key, tx.now.as_ms()], |row| {
-        Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Option<String>>(1)?, row.get::<_, String>(2)?))
-    })?;
-    let Some((body_hash, run, jobs)) = found else { return Ok(None) };
-    if body_hash != push.body_hash() {
-        return Err(QueueError::KeyReused { key: key.to_owned() });
+    let found =
+        tx.first(sql!("push_known_key"), params![push.tenant, key, tx.now.as_ms()], UsedKey::of_row)?;
+    found.map(|used| used.pushed(key, &push.body_hash())).transpose()
+}
+
+/// What an idempotency key was used for, outside of any push.
+pub(super) fn used_key(connection: &Connection, tenant: &str, key: &str) -> rusqlite::Result<Option<UsedKey>> {
+    connection
+        .prepare_cached(sql!("push_known_key"))?
+        .query_row(params![tenant, key, Timestamp::now().as_ms()], UsedKey::of_row)
+        .optional()
+}
+
+/// A row of an idempotency key.
+pub(super) struct UsedKey {
+    body_hash: Vec<u8>,
+    run: Option<String>,
+    jobs: String,
+}
+
+impl UsedKey {
+    fn of_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { body_hash: row.get(0)?, run: row.get(1)?, jobs: row.get(2)? })
     }
-    let run =
-        run.map(|run| run.parse()).transpose().map_err(|error: String| QueueError::unexpected(error))?;
-    let jobs = serde_json::from_str(&jobs).map_err(QueueError::unexpected)?;
-    Ok(Some(Pushed { run, jobs, replayed: true }))
+
+    /// What it made, if that is what it stands for.
+    pub(super) fn pushed(self, key: &str, body_hash: &[u8]) -> Result<Pushed> {
+        if self.body_hash != body_hash {
+            return Err(QueueError::KeyReused { key: key.to_owned() });
+        }
+        let run = self.run.map(|run| run.parse()).transpose();
+        Ok(Pushed {
+            run: run.map_err(|error: String| QueueError::unexpected(error))?,
+            jobs: serde_json::from_str(&self.jobs).map_err(QueueError::unexpected)?,
+            replayed: true,
+        })
+    }
 }
 
 fn push_new(tx: &Tx<'_>, push: &Push) -> Result<Pushed> {

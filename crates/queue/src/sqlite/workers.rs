@@ -29,7 +29,9 @@ pub(super) fn register(tx: &Tx<'_>, live: &Live, worker: &NewWorker) -> Result<W
         adopt(tx, id, *job, *fence)?;
     }
     // Before COMMIT: nobody may see the row and miss the lock.
-    live.join(id)?;
+    if worker.pid != 0 {
+        live.join(id)?;
+    }
     Ok(id)
 }
 

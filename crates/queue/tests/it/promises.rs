@@ -48,6 +48,7 @@ promises! {
         a_push_is_all_or_nothing
         fifty_pushes_with_one_key_make_one_run
         a_key_with_another_body_is_refused
+        a_key_may_stand_for_a_request_whose_run_would_be_another_by_now
         a_key_of_one_tenant_means_nothing_to_another
         a_unique_key_returns_the_job_that_holds_it
         a_unique_key_is_free_again_after_a_failure

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::Value;
-use telecine_media::{Capabilities, Format, Hardware, Limits, Plan, Probe};
+use telecine_media::{Capabilities, Format, Hardware, Plan, Probe};
 use telecine_pipeline::records::WarningRecord;
 use telecine_pipeline::{Does, Planned, Recipe, Step, examine};
 use telecine_queue::{Needed, NewJob};
@@ -68,9 +68,8 @@ pub(super) async fn run(
     let recipe = recipes::chosen(&flags.recipe, &flags.settings, config)?;
     let toolbox = programs::toolbox(config);
     let cancel = CancellationToken::new();
-    let limits = Limits::default();
     let ((format, probe), mut capabilities) = tokio::try_join!(
-        examine(&toolbox, file, &limits, &cancel),
+        examine(&toolbox, file, &config.intake.limits, &cancel),
         Capabilities::detect(&toolbox, &cancel),
     )?;
     if recipe.enabled_steps().any(prefers_hardware) {

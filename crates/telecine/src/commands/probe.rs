@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use telecine_media::{AudioStream, Limits, Probe, VideoStream};
+use telecine_media::{AudioStream, Probe, VideoStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -14,7 +14,7 @@ use crate::table::{Cell, Table};
 pub(super) async fn run(file: &Path, config: &Config, output: &Output) -> Result<Answer> {
     let toolbox = programs::toolbox(config);
     let cancel = CancellationToken::new();
-    let probe = telecine_media::probe(&toolbox, file, &Limits::default(), &cancel).await?;
+    let probe = telecine_media::probe(&toolbox, file, &config.intake.limits, &cancel).await?;
     if output.json {
         output.print_json(&probe)?;
     } else {

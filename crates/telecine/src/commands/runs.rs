@@ -129,7 +129,7 @@ async fn remove(ids: &[RunId], queue: &dyn Queue, config: &Config) -> Result<Ans
     let mut answer = Answer::Yes;
     for id in ids {
         match delete(queue, &blobs, id).await {
-            Ok(Deleted::Gone) => say(format_args!("{id} and its outputs are gone")),
+            Ok(Deleted::Gone | Deleted::Untold) => say(format_args!("{id} and its outputs are gone")),
             Ok(Deleted::Lent) => {
                 say(format_args!("{id} is gone; its outputs live on with runs that borrowed them"))
             }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use telecine_pipeline::{Input, Submission, describe};
+use telecine_pipeline::{Input, Submission, describe, is_below};
 use telecine_queue::Timestamp;
 
 use super::{Schema, open, runs};
@@ -45,6 +45,14 @@ pub(super) async fn run(flags: SubmitFlags, config: &Config, output: &Output) ->
 /// What was typed is an address, or a file that workers may read.
 fn input(typed: &str, config: &Config) -> Result<Input> {
     if typed.starts_with("s3://") {
+        if !config.intake.buckets.iter().any(|allowed| is_below(typed, allowed)) {
+            let bucket = typed.split('/').take(3).collect::<Vec<_>>().join("/");
+            bail!(
+                "{typed} is in no bucket that workers take inputs from\n\
+                 next: set {} to {bucket}, or to a part of it, for this command and the workers",
+                Key::InputBuckets.variable()
+            );
+        }
         return Ok(Input::S3(typed.to_owned()));
     }
     if typed.starts_with("http://") || typed.starts_with("https://") {

@@ -49,6 +49,9 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::Store
             | Key::Scratch
             | Key::InputFolders
+            | Key::InputBuckets
+            | Key::AllowPrivateUrls
+            | Key::MaxVideoSize
             | Key::Name
             | Key::Log
             | Key::Kinds
@@ -62,10 +65,12 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             let folders = folders.filter(|folders| folders.iter().all(|folder| !folder.contains(':')))?;
             Some(folders.join(":"))
         }
-        (Key::Sandbox, DeValue::Boolean(on)) => Some(if *on { "on" } else { "off" }.into()),
-        (Key::Kinds, DeValue::Array(kinds)) => {
-            let kinds: Option<Vec<&str>> = kinds.iter().map(|kind| kind.get_ref().as_str()).collect();
-            Some(kinds?.join(","))
+        (Key::Sandbox | Key::AllowPrivateUrls, DeValue::Boolean(on)) => {
+            Some(if *on { "on" } else { "off" }.into())
+        }
+        (Key::Kinds | Key::InputBuckets, DeValue::Array(names)) => {
+            let names: Option<Vec<&str>> = names.iter().map(|name| name.get_ref().as_str()).collect();
+            Some(names.filter(|names| names.iter().all(|name| !name.contains(',')))?.join(","))
         }
         (Key::Slots, DeValue::Table(lanes)) => {
             let lanes: Option<Vec<String>> = lanes
@@ -82,10 +87,18 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::PollMs
             | Key::DrainMs
             | Key::KeepHistoryDays
+            | Key::KeepRunsDays
+            | Key::PullIdleMs
+            | Key::PullTotalMs
+            | Key::MaxInputMb
+            | Key::MaxDurationS
+            | Key::MaxVideoFps
+            | Key::MaxImagePixels
             | Key::ToolMemoryMb,
             value,
         ) => integer(value),
         (Key::Database | Key::Store | Key::Scratch | Key::InputFolders, _) => None,
+        (Key::InputBuckets | Key::AllowPrivateUrls | Key::MaxVideoSize, _) => None,
         (Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox | Key::Recipes, _) => None,
     }
 }
@@ -104,7 +117,11 @@ fn expected(key: Key) -> &'static str {
         Key::Scratch => "a text such as \"/var/tmp/telecine\"",
         Key::InputFolders => "a list of texts such as [\"/srv/uploads\"], none of which has a colon in it",
         Key::Name | Key::Log => "a text",
-        Key::Sandbox => "true or false",
+        Key::InputBuckets => {
+            "a list of texts such as [\"s3://bucket/prefix\"], none of which has a comma in it"
+        }
+        Key::MaxVideoSize => "a text such as \"8192x4320\"",
+        Key::Sandbox | Key::AllowPrivateUrls => "true or false",
         Key::Recipes => "a text: the folder of your own recipes",
         Key::Kinds => "a list of texts such as [\"pause\"]",
         Key::Slots => "a table such as { cpu = 2, net = 8 } or a text such as \"cpu=2,net=8\"",
@@ -115,6 +132,13 @@ fn expected(key: Key) -> &'static str {
         | Key::PollMs
         | Key::DrainMs
         | Key::KeepHistoryDays
+        | Key::KeepRunsDays
+        | Key::PullIdleMs
+        | Key::PullTotalMs
+        | Key::MaxInputMb
+        | Key::MaxDurationS
+        | Key::MaxVideoFps
+        | Key::MaxImagePixels
         | Key::ToolMemoryMb => "a whole number",
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use telecine_queue::Slots;
 use tracing_subscriber::EnvFilter;
 
-use super::{Config, Key, Layer, Log, Origin, Typed};
+use super::{Config, Intake, Key, Layer, Log, Origin, Typed};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_SLOTS: u32 = 1_000;
@@ -34,6 +34,7 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         store: reader.required(Key::Store, store)?,
         scratch: reader.required(Key::Scratch, folder)?,
         input_folders: reader.optional(Key::InputFolders, folders)?.unwrap_or_default(),
+        intake: Intake::of(&reader)?,
         slots: reader.slots()?,
         kinds: reader.optional(Key::Kinds, names)?,
         name: reader.optional(Key::Name, name)?,
@@ -43,6 +44,7 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         poll_every: reader.required(Key::PollMs, milliseconds)?,
         drain_within: reader.required(Key::DrainMs, milliseconds)?,
         keep_history: reader.required(Key::KeepHistoryDays, days)?,
+        keep_runs: reader.optional(Key::KeepRunsDays, days_at_least_one)?,
         sandbox: reader.required(Key::Sandbox, on_or_off)?,
         tool_memory_bytes: reader.required(Key::ToolMemoryMb, mebibytes)?,
         recipes: reader.optional(Key::Recipes, |text| Ok(text.into()))?,
@@ -81,15 +83,15 @@ fn add_derived_defaults(typed: &mut Layer) {
     }
 }
 
-struct Reader<'a>(&'a Layer);
+pub(super) struct Reader<'a>(&'a Layer);
 
 impl Reader<'_> {
-    fn optional<T>(&self, key: Key, parse: impl Fn(&str) -> Result<T>) -> Result<Option<T>> {
+    pub(super) fn optional<T>(&self, key: Key, parse: impl Fn(&str) -> Result<T>) -> Result<Option<T>> {
         let Some(Typed { text, origin }) = self.0.0.get(&key) else { return Ok(None) };
         parse(text).map(Some).map_err(|reason| anyhow!("{origin}: {} {reason}", key.name()))
     }
 
-    fn required<T>(&self, key: Key, parse: impl Fn(&str) -> Result<T>) -> Result<T> {
+    pub(super) fn required<T>(&self, key: Key, parse: impl Fn(&str) -> Result<T>) -> Result<T> {
         self.optional(key, parse).map(|value| value.expect("a key that is required has a default"))
     }
 
@@ -100,7 +102,7 @@ impl Reader<'_> {
         }
     }
 
-    fn origin(&self, key: Key) -> String {
+    pub(super) fn origin(&self, key: Key) -> String {
         self.0.0.get(&key).map_or_else(String::new, |typed| typed.origin.to_string())
     }
 }
@@ -183,7 +185,7 @@ fn positive(text: &str) -> Result<u32> {
     Ok(slots)
 }
 
-fn milliseconds(text: &str) -> Result<Duration> {
+pub(super) fn milliseconds(text: &str) -> Result<Duration> {
     let ms = text.parse().unwrap_or(0);
     ensure!((1..=MAX_MS).contains(&ms), "must be a number of milliseconds from 1 to {MAX_MS}, not `{text}`");
     Ok(Duration::from_millis(ms))
@@ -195,6 +197,13 @@ fn days(text: &str) -> Result<Duration> {
         .ok_or_else(|| anyhow!("must be a number of days from 0 to {MAX_DAYS}, not `{text}`"))
 }
 
+/// Runs that are deleted as they end would leave nothing to look at.
+fn days_at_least_one(text: &str) -> Result<Duration> {
+    let days = days(text)?;
+    ensure!(!days.is_zero(), "must be at least a day; leave it out to keep runs until somebody deletes them");
+    Ok(days)
+}
+
 fn mebibytes(text: &str) -> Result<u64> {
     let range = MIN_TOOL_MB..=MAX_TOOL_MB;
     let mebibytes = text.parse().ok().filter(|mebibytes| range.contains(mebibytes));
@@ -203,11 +212,11 @@ fn mebibytes(text: &str) -> Result<u64> {
     })
 }
 
-fn on_or_off(text: &str) -> Result<bool> {
+pub(super) fn on_or_off(text: &str) -> Result<bool> {
     match text {
         "on" | "true" => Ok(true),
         "off" | "false" => Ok(false),
-        // What is mistyped must not open a sandbox.
+        // What is mistyped must not open a sandbox, nor a private network.
         _ => bail!("must be on or off, not `{text}`"),
     }
 }

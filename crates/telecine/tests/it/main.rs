@@ -3,6 +3,7 @@
 mod clips;
 mod commands;
 mod demo;
+mod intake;
 mod media;
 mod plan;
 mod recipes;

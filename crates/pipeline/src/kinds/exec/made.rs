@@ -193,7 +193,7 @@ fn require_small(attempt: &Attempt<'_>, bytes: u64) -> Attempted<()> {
     Err(Failed::for_good(
         "exec_output_too_large",
         message,
-        "raise limits.file_bytes, or let the program write less",
+        "raise max_input_mb, or let the program write less",
     ))
 }
 

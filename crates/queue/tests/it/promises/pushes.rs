@@ -48,6 +48,28 @@ pub(super) async fn a_key_with_another_body_is_refused(ground: Arc<Ground>) {
     assert!(matches!(other, Err(QueueError::KeyReused { key }) if key == "k"));
 }
 
+pub(super) async fn a_key_may_stand_for_a_request_whose_run_would_be_another_by_now(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let request = json!({"recipe": "film"});
+    let push = |number, request: &serde_json::Value| {
+        let push = Push::run(NewRun::new("film"), [work(number)]).tenant("a").idempotency_key("k");
+        vec![Push { keyed_by: Some(request.clone()), ..push }]
+    };
+    assert_eq!(queue.known_push("a", "k", &request).await.expect("known_push"), None);
+
+    let first = queue.push(push(1, &request)).await.expect("push").remove(0);
+    let again = queue.push(push(2, &request)).await.expect("push").remove(0);
+    let known = queue.known_push("a", "k", &request).await.expect("known_push").expect("it is known");
+    let other = queue.push(push(1, &json!({"recipe": "image"}))).await;
+
+    assert_eq!((&again.run, &known.run), (&first.run, &first.run));
+    assert_eq!(known, again);
+    assert!(matches!(other, Err(QueueError::KeyReused { .. })), "{other:?}");
+    let other = queue.known_push("a", "k", &json!({"recipe": "image"})).await;
+    assert!(matches!(other, Err(QueueError::KeyReused { .. })), "{other:?}");
+    assert_eq!(queue.known_push("b", "k", &request).await.expect("known_push"), None);
+}
+
 pub(super) async fn a_key_of_one_tenant_means_nothing_to_another(ground: Arc<Ground>) {
     let queue = ground.open().await;
 

@@ -1,0 +1,239 @@
+//! A run as a caller asks for it: the same document whichever way it comes.
+//!
+//! What is wrong with one is told with its place. A *malformed* request is not as documented and never will be; an
+//! *impossible* one is, but names what is not here.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use telecine_queue::Timestamp;
+use url::Url;
+
+use crate::failure::Failed;
+use crate::input::Input;
+use crate::recipe::{NoRecipe, Recipe, Recipes};
+use crate::source::check_input;
+use crate::submission::{RunWebhook, Submission};
+use crate::workshop::Workshop;
+
+/// What a caller may have given back to it.
+pub const METADATA_BYTES: usize = 4 * 1024;
+/// The queue's own bound on names.
+const NAME_BYTES: usize = 200;
+const ADDRESS_BYTES: usize = 2_048;
+const HIGHEST_PRIORITY: u8 = 100;
+
+/// One input, to be processed by one recipe.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RunRequest {
+    /// The name of a recipe; `GET /v1/recipes` lists them.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200, examples("web-video")))]
+    pub recipe: String,
+    pub input: Input,
+    /// Values of the recipe's steps, by step: `{"hls": {"ladder": {"heights": [720]}}, "mp4": {"enabled": true}}`.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Object>))]
+    pub params: BTreeMap<String, Map<String, Value>>,
+    /// The caller's own id for the run, in at most 200 bytes. Runs can be listed by it.
+    #[serde(default)]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*$")
+    )]
+    pub external_id: Option<String>,
+    /// 0 to 100, higher first.
+    #[serde(default = "usual_priority", deserialize_with = "priority")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 100, default = 50))]
+    pub priority: u8,
+    /// Not before this instant.
+    #[serde(default)]
+    pub run_at: Option<Timestamp>,
+    /// Who is to be told how the run goes on.
+    #[serde(default)]
+    pub webhook: Option<RunWebhook>,
+    /// Given back as it is, at most 4 KiB as JSON.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub metadata: Map<String, Value>,
+}
+
+/// One fault of a request and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestFault {
+    /// As in `input.url` or `params.hls.ladder.heights`.
+    pub path: String,
+    /// Stable: `invalid`, `unknown_recipe`, or as an attempt of the run would fail.
+    pub code: String,
+    pub message: String,
+}
+
+/// Why a request does not become a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoSubmission {
+    /// Correct the request: it is not as documented.
+    Malformed(Vec<RequestFault>),
+    /// Correct the request: it asks for what is not here, or may not be.
+    Impossible(Vec<RequestFault>),
+    /// Try again: whether it can be done could not be found out.
+    Unavailable(Failed),
+}
+
+impl RequestFault {
+    fn new(path: impl Into<String>, code: &str, message: impl Into<String>) -> Self {
+        Self { path: path.into(), code: code.to_owned(), message: message.into() }
+    }
+
+    fn invalid(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(path, "invalid", message)
+    }
+}
+
+impl RunRequest {
+    /// What an idempotency key stands for. Two requests that mean the same have the same.
+    pub fn canonical(&self) -> Value {
+        serde_json::to_value(self).expect("a request is plain data")
+    }
+
+    /// Refuses what is not as documented, whatever is installed or configured.
+    pub fn require_well_formed(&self) -> Result<(), NoSubmission> {
+        let mut faults = Vec::new();
+        if self.recipe.is_empty() || self.recipe.chars().count() > NAME_BYTES {
+            faults.push(RequestFault::invalid("recipe", "a recipe's name has 1 to 200 characters"));
+        }
+        let is_id = |id: &String| {
+            (1..=NAME_BYTES).contains(&id.chars().count()) && !id.chars().any(char::is_control)
+        };
+        if self.external_id.as_ref().is_some_and(|id| !is_id(id)) {
+            let message = "an id has 1 to 200 characters, none of which is a control character";
+            faults.push(RequestFault::invalid("external_id", message));
+        }
+        if let Some((field, message)) = self.input.fault() {
+            faults.push(RequestFault::invalid(format!("input.{field}"), message));
+        }
+        if self.webhook.as_ref().is_some_and(|webhook| !is_web_address(&webhook.url)) {
+            let message = "an http or https address of at most 2048 characters";
+            faults.push(RequestFault::invalid("webhook.url", message));
+        }
+        if faults.is_empty() { Ok(()) } else { Err(NoSubmission::Malformed(faults)) }
+    }
+
+    /// What to submit for a tenant, if it can be done with what there is here.
+    pub async fn into_submission(
+        self,
+        tenant: &str,
+        recipes: &Recipes,
+        shop: &Workshop,
+    ) -> Result<Submission, NoSubmission> {
+        self.require_well_formed()?;
+        let (recipe, mut faults) = match self.chosen_recipe(recipes) {
+            Ok(recipe) => (Some(recipe), Vec::new()),
+            Err(faults) => (None, faults),
+        };
+        faults.extend(self.impossible_values());
+        if let Err(failed) = check_input(shop, tenant, &self.input).await {
+            if failed.retryable {
+                return Err(NoSubmission::Unavailable(failed));
+            }
+            let message = format!("{}; {}", failed.message, failed.hint);
+            faults.push(RequestFault::new(format!("input.{}", self.input.kind()), &failed.code, message));
+        }
+        let Some(recipe) = recipe.filter(|_| faults.is_empty()) else {
+            return Err(NoSubmission::Impossible(faults));
+        };
+        let keyed_by = Some(self.canonical());
+        Ok(Submission {
+            tenant: tenant.to_owned(),
+            external_id: self.external_id,
+            priority: self.priority,
+            run_at: self.run_at,
+            webhook: self.webhook,
+            metadata: Value::Object(self.metadata),
+            keyed_by,
+            ..Submission::new(recipe, self.input)
+        })
+    }
+
+    /// The recipe as this run wants it.
+    pub fn chosen_recipe(&self, recipes: &Recipes) -> Result<Recipe, Vec<RequestFault>> {
+        let recipe = recipes.get(&self.recipe).map_err(|error| {
+            let code = match &error {
+                NoRecipe::Unknown { .. } => "unknown_recipe",
+                NoRecipe::Invalid(_) => "invalid_recipe",
+            };
+            vec![RequestFault::new("recipe", code, error.to_string())]
+        })?;
+        let params = self.params.iter().map(|(step, values)| (step.clone(), Value::Object(values.clone())));
+        recipe.with_params(&params.collect()).map_err(|errors| {
+            let fault = |error: crate::ParamError| {
+                RequestFault::invalid(format!("params.{}", error.path), error.message)
+            };
+            errors.0.into_iter().map(fault).collect()
+        })
+    }
+
+    /// What has the right shape and still cannot be kept.
+    fn impossible_values(&self) -> Vec<RequestFault> {
+        let mut faults = Vec::new();
+        if self.external_id.as_ref().is_some_and(|id| id.len() > NAME_BYTES) {
+            faults.push(RequestFault::invalid("external_id", "an id has at most 200 bytes"));
+        }
+        let metadata = Value::Object(self.metadata.clone());
+        let bytes = metadata.to_string().len();
+        if bytes > METADATA_BYTES {
+            let message = format!("it has {bytes} bytes as JSON; at most {METADATA_BYTES} are kept");
+            faults.push(RequestFault::new("metadata", "too_large", message));
+        }
+        if depth(&metadata) > 32 || has_nul(&metadata) {
+            let message = "nested at most 32 deep, and without NUL characters";
+            faults.push(RequestFault::invalid("metadata", message));
+        }
+        if self.webhook.as_ref().is_some_and(|webhook| {
+            Url::parse(&webhook.url).map_or(true, |url| url.host_str().is_none_or(str::is_empty))
+        }) {
+            faults.push(RequestFault::invalid("webhook.url", "this is no address of a server"));
+        }
+        faults
+    }
+}
+
+fn usual_priority() -> u8 {
+    50
+}
+
+/// 0 to 100.
+pub fn priority<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+    let priority = u8::deserialize(deserializer)?;
+    if priority > HIGHEST_PRIORITY {
+        return Err(serde::de::Error::custom(format!("{priority} is no priority; 0 to 100")));
+    }
+    Ok(priority)
+}
+
+/// As the schema of addresses says it: what is behind the scheme is looked at elsewhere.
+pub(crate) fn is_web_address(address: &str) -> bool {
+    let rest = address.strip_prefix("http://").or_else(|| address.strip_prefix("https://"));
+    let is_plain = |c: char| !c.is_control() && !c.is_whitespace();
+    rest.is_some_and(|rest| !rest.is_empty() && rest.chars().all(is_plain))
+        && address.chars().count() <= ADDRESS_BYTES
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// Postgres stores none.
+fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(fields) => fields.iter().any(|(name, field)| name.contains('\0') || has_nul(field)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}

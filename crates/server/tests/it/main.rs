@@ -1,0 +1,25 @@
+//! What the API promises, over real sockets, on a real database and store, with a worker that runs the real programs.
+//!
+//! The binary also plays the launcher of the sandbox.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod claims;
+mod connections;
+mod operations;
+mod support;
+
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+use telecine_media::sandbox;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == sandbox::LAUNCH) {
+        return sandbox::launch(arguments);
+    }
+    let arguments = Arguments::from_args();
+    let trials = [claims::trials(), connections::trials(), operations::trials()];
+    libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
+}
