@@ -217,6 +217,10 @@ impl<D: Around> Queue for Decorated<D> {
         self.with.around(call!("delete_entry"), self.inner.delete_entry(kind, key)).await
     }
 
+    async fn records_named(&self, run: &RunId, kind: &str, keys: &[String]) -> Result<Vec<Record>> {
+        self.with.around(call!("records_named"), self.inner.records_named(run, kind, keys)).await
+    }
+
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {
         self.with.around(call!("events"), self.inner.events(run, after_seq, limit)).await
     }

@@ -130,15 +130,25 @@ fn verify(cases: &[Value]) -> Vec<bool> {
     serde_json::from_slice(&answer.stdout).unwrap()
 }
 
-/// The interpreter that has the library.
+/// The interpreter that has the library: of the clients that others wrote, in the tools folder.
 fn library() -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"))).unwrap();
-    let python = cache.join("telecine-tools/standardwebhooks/bin/python");
-    assert!(
-        python.exists(),
-        "the Standard Webhooks library is not installed ({} is missing)\nnext: scripts/setup",
-        python.display()
-    );
-    python
+    let tools = cache.join("telecine-tools");
+    let installed = std::fs::read_dir(&tools).into_iter().flatten().flatten();
+    let has_library = |python: &PathBuf| {
+        let mut import = Command::new(python);
+        import.args(["-c", "import standardwebhooks"]).stderr(Stdio::null());
+        python.exists() && import.status().is_ok_and(|status| status.success())
+    };
+    let mut pythons = installed
+        .filter(|folder| folder.file_name().to_string_lossy().starts_with("clients-"))
+        .map(|folder| folder.path().join("python/bin/python"));
+    let found = pythons.find(has_library);
+    found.unwrap_or_else(|| {
+        panic!(
+            "the Standard Webhooks library is not installed in {}\nnext: scripts/fetch-clients",
+            tools.display()
+        )
+    })
 }
