@@ -35,6 +35,7 @@ mod decorated;
 mod entry;
 mod error;
 mod event;
+mod figures;
 mod graph;
 mod job;
 mod limit;

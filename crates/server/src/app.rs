@@ -7,6 +7,7 @@ use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
 use tokio_util::sync::CancellationToken;
 
+use crate::readiness::Readiness;
 use crate::remote::Remote;
 
 /// Shared by all requests of a process.
@@ -19,6 +20,7 @@ pub struct App {
     pub(crate) stopping: CancellationToken,
     /// Claims of workers in other languages.
     pub(crate) remote: Remote,
+    pub(crate) readiness: Readiness,
 }
 
 /// What an operator may set.
@@ -57,7 +59,8 @@ impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
         let stopping = CancellationToken::new();
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
-        Arc::new(Self { shop, recipes, options, stopping, remote })
+        let readiness = Readiness::new(Arc::clone(&shop));
+        Arc::new(Self { shop, recipes, options, stopping, remote, readiness })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {

@@ -25,6 +25,7 @@ mod listen;
 mod observe;
 mod origin;
 mod problem;
+mod readiness;
 mod remote;
 
 pub use api::{openapi, router};
