@@ -303,6 +303,10 @@ impl Queue for PostgresQueue {
         self.database.retrying(|| entries::delete(&self.database, kind, key)).await
     }
 
+    async fn records_named(&self, run: &RunId, kind: &str, keys: &[String]) -> Result<Vec<Record>> {
+        self.database.retrying(|| read::records_named(&self.database, run, kind, keys)).await
+    }
+
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {
         self.database.retrying(|| events::events(&self.database, run, after_seq, limit)).await
     }

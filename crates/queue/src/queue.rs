@@ -89,7 +89,9 @@ pub trait Queue: Send + Sync + 'static {
     /// Declares silent workers dead and frees what they held; fails what ran past its deadline.
     async fn reap(&self) -> Result<Reaped>;
 
-    /// Forgets history, dead workers and idempotency keys that are old enough; says how many jobs.
+    /// Forgets history, dead workers and idempotency keys that are old enough; says how many jobs. A run goes with the last
+    /// of its jobs, unless it has records: they tell of something that somebody has to clear away, who then calls
+    /// [`Queue::delete_run`].
     async fn prune(&self, keep: Duration) -> Result<u64>;
 
     async fn get(&self, id: JobId) -> Result<Option<Job>>;
@@ -153,6 +155,10 @@ pub trait Queue: Send + Sync + 'static {
 
     /// `false`: there is none.
     async fn delete_entry(&self, kind: &str, key: &str) -> Result<bool>;
+
+    /// The records of a run of one type under these keys, by key; those that nobody wrote are left out. The cost goes by
+    /// the keys, whatever else the run has.
+    async fn records_named(&self, run: &RunId, kind: &str, keys: &[String]) -> Result<Vec<Record>>;
 
     /// What happened to a run after event number `after_seq` (0: from the start), in order.
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>>;

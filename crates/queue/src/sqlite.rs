@@ -328,6 +328,12 @@ impl Queue for SqliteQueue {
         self.writer.write(move |tx| entries::delete(tx, &kind, &key)).await
     }
 
+    async fn records_named(&self, run: &RunId, kind: &str, keys: &[String]) -> Result<Vec<Record>> {
+        let (run, kind) = (run.clone(), kind.to_owned());
+        let keys = serde_json::to_string(keys).expect("a list of texts is JSON");
+        self.readers.read(move |connection| read::records_named(connection, &run, &kind, &keys)).await
+    }
+
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {
         let run = run.clone();
         self.readers.read(move |connection| events::events(connection, &run, after_seq, limit)).await

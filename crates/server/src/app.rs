@@ -8,7 +8,10 @@ use telecine_queue::Queue;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::uploads::{UploadOptions, Uploads};
+use crate::caller::Known;
 use crate::hub::Hub;
+use crate::pace::Pace;
+use crate::readiness::Readiness;
 use crate::remote::Remote;
 
 /// Shared by all requests of a process.
@@ -17,6 +20,8 @@ pub struct App {
     pub(crate) shop: Arc<Workshop>,
     pub(crate) recipes: Recipes,
     pub(crate) options: ServerOptions,
+    pub(crate) known: Known,
+    pub(crate) pace: Pace,
     pub(crate) uploads: Uploads,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
@@ -24,6 +29,7 @@ pub struct App {
     pub(crate) hub: Hub,
     /// Claims of workers in other languages.
     pub(crate) remote: Remote,
+    pub(crate) readiness: Readiness,
 }
 
 /// What an operator may set.
@@ -31,6 +37,8 @@ pub struct App {
 pub struct ServerOptions {
     /// Callers from this machine need no key.
     pub trust_loopback: bool,
+    /// What others call this server by, such as `https://media.example`: for addresses in answers, and to know its own pages.
+    pub public_url: Option<String>,
     /// Pages of these origins (`https://app.example`) may call from a browser, with a key.
     pub cors_origins: Vec<String>,
     /// Of a body of JSON.
@@ -44,6 +52,8 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// How long a stream of events may be silent before it says that it is there.
     pub event_keep_alive: Duration,
+    /// Of one key, or of one address without a key; 0 is without a bound.
+    pub requests_per_second: u32,
     pub uploads: UploadOptions,
 }
 
@@ -51,6 +61,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             trust_loopback: true,
+            public_url: None,
             cors_origins: Vec::new(),
             max_json_bytes: 256 * 1024,
             max_header_bytes: 16 * 1024,
@@ -58,6 +69,7 @@ impl Default for ServerOptions {
             body_idle: Duration::from_secs(60),
             max_connections: 4096,
             event_keep_alive: Duration::from_secs(15),
+            requests_per_second: 1000,
             uploads: UploadOptions::default(),
         }
     }
@@ -69,7 +81,20 @@ impl App {
         let stopping = CancellationToken::new();
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
         let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
-        Arc::new(Self { shop, recipes, options, uploads, stopping, hub, remote })
+        let pace = Pace::of(options.requests_per_second);
+        let readiness = Readiness::new(Arc::clone(&shop));
+        Arc::new(Self {
+            shop,
+            recipes,
+            options,
+            known: Known::new(),
+            pace,
+            uploads,
+            stopping,
+            hub,
+            remote,
+            readiness,
+        })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {

@@ -194,6 +194,7 @@ promises! {
         a_job_that_others_wait_for_is_not_deleted
         records_are_written_under_the_fence
         an_edit_of_a_record_names_the_version_it_saw
+        a_run_with_records_outlives_its_history
         a_worker_runs_a_graph_to_its_end
     ;
     records:
