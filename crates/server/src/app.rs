@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::{PLAYBACK_SECRET, Shelves};
 use crate::api::uploads::{UploadOptions, Uploads};
 use crate::caller::Known;
 use crate::hub::Hub;
 use crate::pace::Pace;
 use crate::readiness::Readiness;
+use crate::problem::Problem;
 use crate::remote::Remote;
+use crate::secret::Secret;
 
 /// Shared by all requests of a process.
 #[derive(Debug)]
@@ -27,6 +31,10 @@ pub struct App {
     pub(crate) stopping: CancellationToken,
     /// Tells streams of events what happens.
     pub(crate) hub: Hub,
+    /// Names of files that were asked for.
+    pub(crate) shelves: Shelves,
+    /// What addresses for players are signed with, once somebody asked for one.
+    playback_secret: OnceCell<Secret>,
     /// Claims of workers in other languages.
     pub(crate) remote: Remote,
     pub(crate) readiness: Readiness,
@@ -92,6 +100,8 @@ impl App {
             uploads,
             stopping,
             hub,
+            shelves: Shelves::new(),
+            playback_secret: OnceCell::new(),
             remote,
             readiness,
         })
@@ -103,6 +113,10 @@ impl App {
 
     pub(crate) fn blobs(&self) -> &Blobs {
         &self.shop.blobs
+    }
+
+    pub(crate) async fn playback_secret(&self) -> Result<&Secret, Problem> {
+        self.playback_secret.get_or_try_init(|| Secret::shared(self.queue(), PLAYBACK_SECRET)).await
     }
 
     /// How many streams of events are open.

@@ -30,6 +30,7 @@ mod pace;
 mod problem;
 mod readiness;
 mod remote;
+mod secret;
 mod sessions;
 mod token;
 
