@@ -11,9 +11,16 @@ mod claims;
 mod clips;
 mod connections;
 mod events;
+mod files;
 mod operations;
+#[path = "../../../queue/tests/it/postgres_server.rs"]
+#[allow(dead_code, reason = "the queue's own tests use more of it")]
+mod postgres_server;
 mod requests;
 mod runs;
+#[path = "../../../pipeline/tests/it/s3_server.rs"]
+#[allow(dead_code, reason = "the pipeline's own tests use more of it")]
+mod s3_server;
 mod support;
 mod uploads;
 
@@ -36,6 +43,7 @@ fn main() -> ExitCode {
         claims::trials(),
         connections::trials(),
         events::trials(),
+        files::trials(),
         operations::trials(),
         requests::trials(),
         runs::trials(),
