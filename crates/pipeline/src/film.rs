@@ -209,7 +209,7 @@ impl Film {
         let (_, source) = attempt.input().await?;
         // Only sources with atoms have one.
         let summary = mp4_summary(source.path()).await.ok();
-        let toolbox = &attempt.shop.toolbox;
+        let toolbox = &attempt.toolbox;
         Ok(verify(toolbox, &promise, &local.rungs, local.sound.as_ref(), summary.as_ref(), &attempt.cancel)
             .await?)
     }

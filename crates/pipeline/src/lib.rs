@@ -30,6 +30,7 @@ mod input;
 pub mod keys;
 pub mod kinds;
 mod live;
+mod log;
 mod nearest;
 pub mod outside;
 mod planned;
@@ -54,6 +55,7 @@ pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
 pub use kinds::NoProgram;
 pub use live::{LiveFilm, live_film};
+pub use log::{AttemptLog, JobLog, RunLog, run_log};
 pub use nearest::did_you_mean;
 pub use planned::{CannotPlan, Obstacle, Planned, examine};
 pub use recipe::{
