@@ -32,6 +32,7 @@ pub mod kinds;
 mod live;
 mod log;
 mod nearest;
+mod outlook;
 pub mod outside;
 mod planned;
 mod recipe;
@@ -48,8 +49,7 @@ pub use cache::{Deleted, delete, forget};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, RunSummary,
     StepShown, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, progress_of,
-    run_of_tenant, shown_run,
-    summarise,
+    run_of_tenant, shown_run, summarise,
 };
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
@@ -57,10 +57,13 @@ pub use kinds::NoProgram;
 pub use live::{LiveFilm, live_film};
 pub use log::{AttemptLog, JobLog, RunLog, run_log};
 pub use nearest::did_you_mean;
+pub use outlook::{
+    CommandOutlook, Estimate, JobsOutlook, Outlook, StepOutlook, look_ahead, prefers_hardware,
+};
 pub use planned::{CannotPlan, Obstacle, Planned, examine};
 pub use recipe::{
-    Does, ExecSpec, Listed, NoRecipe, ParamError, ParamErrors, Recipe, RecipeError, RecipeErrors,
-    RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
+    Does, ExecSpec, Listed, NoRecipe, Param, ParamError, ParamErrors, ParamType, Recipe, RecipeError,
+    RecipeErrors, RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
 pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority};
 pub use scratch::{JobFolder, Scratch};

@@ -7,10 +7,11 @@ mod health;
 mod jobs;
 mod lanes;
 mod limits;
+mod plan;
 mod playback;
 mod recipes;
-mod session;
 mod runs;
+mod session;
 pub(crate) mod uploads;
 mod workers;
 
@@ -23,6 +24,7 @@ use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use files::Shelves;
+pub(crate) use plan::Looks;
 pub(crate) use playback::SECRET as PLAYBACK_SECRET;
 
 use crate::app::App;
@@ -62,6 +64,7 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(jobs::routes())
         .merge(lanes::routes())
         .merge(limits::routes())
+        .merge(plan::routes())
         .merge(playback::routes())
         .merge(recipes::routes())
         .merge(session::routes())

@@ -8,13 +8,13 @@ use telecine_queue::Queue;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{PLAYBACK_SECRET, Shelves};
 use crate::api::uploads::{UploadOptions, Uploads};
+use crate::api::{Looks, PLAYBACK_SECRET, Shelves};
 use crate::caller::Known;
 use crate::hub::Hub;
 use crate::pace::Pace;
-use crate::readiness::Readiness;
 use crate::problem::Problem;
+use crate::readiness::Readiness;
 use crate::remote::Remote;
 use crate::secret::Secret;
 
@@ -33,6 +33,8 @@ pub struct App {
     pub(crate) hub: Hub,
     /// Names of files that were asked for.
     pub(crate) shelves: Shelves,
+    /// Who may look ahead at what a run would do.
+    pub(crate) looks: Looks,
     /// What addresses for players are signed with, once somebody asked for one.
     playback_secret: OnceCell<Secret>,
     /// Claims of workers in other languages.
@@ -101,6 +103,7 @@ impl App {
             stopping,
             hub,
             shelves: Shelves::new(),
+            looks: Looks::new(),
             playback_secret: OnceCell::new(),
             remote,
             readiness,

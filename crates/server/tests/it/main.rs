@@ -12,6 +12,7 @@ mod clips;
 mod connections;
 mod events;
 mod files;
+mod looks;
 mod operations;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         connections::trials(),
         events::trials(),
         files::trials(),
+        looks::trials(),
         operations::trials(),
         requests::trials(),
         runs::trials(),
