@@ -52,8 +52,9 @@ enum Sent {
 
 impl DeliverWebhook {
     pub(super) fn new(webhooks: Webhooks) -> Result<Self, reqwest::Error> {
-        let within = webhooks.options.answer_within;
-        let client = webhooks.outside.client(Patience { connect: within, idle: within })?;
+        // Longer than the whole exchange may take, which has a timer of its own.
+        let beyond = webhooks.options.answer_within * 2;
+        let client = webhooks.outside.client(Patience { connect: beyond, idle: beyond })?;
         Ok(Self { webhooks, client })
     }
 }
