@@ -8,6 +8,8 @@ use telecine_queue::Queue;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::uploads::{UploadOptions, Uploads};
+use crate::caller::Known;
+use crate::pace::Pace;
 use crate::remote::Remote;
 
 /// Shared by all requests of a process.
@@ -16,6 +18,8 @@ pub struct App {
     pub(crate) shop: Arc<Workshop>,
     pub(crate) recipes: Recipes,
     pub(crate) options: ServerOptions,
+    pub(crate) known: Known,
+    pub(crate) pace: Pace,
     pub(crate) uploads: Uploads,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
@@ -28,6 +32,8 @@ pub struct App {
 pub struct ServerOptions {
     /// Callers from this machine need no key.
     pub trust_loopback: bool,
+    /// What others call this server by, such as `https://media.example`: for addresses in answers, and to know its own pages.
+    pub public_url: Option<String>,
     /// Pages of these origins (`https://app.example`) may call from a browser, with a key.
     pub cors_origins: Vec<String>,
     /// Of a body of JSON.
@@ -39,6 +45,8 @@ pub struct ServerOptions {
     /// How long a body may stand still, in either direction.
     pub body_idle: Duration,
     pub max_connections: usize,
+    /// Of one key, or of one address without a key; 0 is without a bound.
+    pub requests_per_second: u32,
     pub uploads: UploadOptions,
 }
 
@@ -46,12 +54,14 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             trust_loopback: true,
+            public_url: None,
             cors_origins: Vec::new(),
             max_json_bytes: 256 * 1024,
             max_header_bytes: 16 * 1024,
             header_within: Duration::from_secs(10),
             body_idle: Duration::from_secs(60),
             max_connections: 4096,
+            requests_per_second: 1000,
             uploads: UploadOptions::default(),
         }
     }
@@ -62,7 +72,8 @@ impl App {
         let uploads = Uploads::new(&options.uploads, &shop);
         let stopping = CancellationToken::new();
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
-        Arc::new(Self { shop, recipes, options, uploads, stopping, remote })
+        let pace = Pace::of(options.requests_per_second);
+        Arc::new(Self { shop, recipes, options, known: Known::new(), pace, uploads, stopping, remote })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {

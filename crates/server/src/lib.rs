@@ -21,13 +21,17 @@ mod app;
 mod caller;
 mod cors;
 mod extract;
+pub mod keys;
 mod listen;
 mod observe;
 mod origin;
+mod pace;
 mod problem;
 mod remote;
+mod sessions;
+mod token;
 
-pub use api::uploads::{UploadOptions, keep_uploads};
+pub use api::uploads::UploadOptions;
 pub use api::{openapi, router};
 pub use app::{App, ServerOptions};
 pub use caller::{Caller, Scope};
