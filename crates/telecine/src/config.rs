@@ -7,6 +7,7 @@ mod environment;
 mod file;
 mod intake;
 mod meaning;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,11 +15,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use telecine_connect::webhooks::ConfiguredEndpoint;
 use telecine_pipeline::did_you_mean;
 use telecine_queue::Slots;
 
 pub(crate) use intake::Intake;
 pub(crate) use meaning::mask_password;
+pub(crate) use webhooks::without_secrets;
 
 /// The file that is read when none is named.
 pub(crate) const FILE: &str = "telecine.toml";
@@ -54,11 +57,12 @@ pub(crate) enum Key {
     Sandbox,
     ToolMemoryMb,
     Recipes,
+    Webhooks,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 29] = [
         Self::Database,
         Self::Store,
         Self::Scratch,
@@ -86,6 +90,7 @@ impl Key {
         Self::Sandbox,
         Self::ToolMemoryMb,
         Self::Recipes,
+        Self::Webhooks,
         Self::Log,
     ];
 
@@ -118,6 +123,7 @@ impl Key {
             Self::Sandbox => "sandbox",
             Self::ToolMemoryMb => "tool_memory_mb",
             Self::Recipes => "recipes",
+            Self::Webhooks => "webhooks",
             Self::Log => "log",
         }
     }
@@ -152,6 +158,8 @@ impl Key {
             Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name | Self::Recipes => None,
             // Nothing is taken from a bucket, and no run deleted, that nobody named.
             Self::InputBuckets | Self::KeepRunsDays => None,
+            // A process whose configuration does not mention them leaves those that others have stored.
+            Self::Webhooks => None,
         }
     }
 
@@ -260,6 +268,8 @@ pub(crate) struct Config {
     pub(crate) tool_memory_bytes: u64,
     /// The folder of the user's own recipes.
     pub(crate) recipes: Option<PathBuf>,
+    /// Who is told of runs; `None` where the configuration says nothing about it.
+    pub(crate) webhooks: Option<Vec<ConfiguredEndpoint>>,
     pub(crate) log: Log,
     typed: Layer,
 }
@@ -554,6 +564,42 @@ mod tests {
 
             assert!(matches!(&config.slots, Slots::PerLane(lanes) if lanes.len() == 2), "{:?}", config.slots);
             assert_eq!(config.kinds.as_deref(), Some(["a".to_owned(), "b".to_owned()].as_slice()));
+        }
+    }
+
+    #[test]
+    fn webhooks_are_tables_of_the_file_or_json_of_the_variable() {
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let file = format!(
+            "[[webhooks]]\nurl = \"https://a.example/hook\"\nsecret = \"{secret}\"\nevents = [\"run.*\"]"
+        );
+        let json =
+            format!(r#"[{{"url": "https://a.example/hook", "secret": "{secret}", "events": ["run.*"]}}]"#);
+
+        let of_file = layers(&file, &[], &[]).expect("valid");
+        let of_variable = layers("", &[("TELECINE_WEBHOOKS", &json)], &[]).expect("valid");
+        let none = layers("webhooks = []", &[], &[]).expect("valid");
+
+        assert_eq!(of_file.webhooks.as_ref().map(Vec::len), Some(1));
+        assert_eq!(of_file.webhooks, of_variable.webhooks);
+        assert_eq!((none.webhooks, layers("", &[], &[]).expect("valid").webhooks), (Some(Vec::new()), None));
+        let shown = without_secrets(&of_variable.typed(Key::Webhooks).expect("typed").text);
+        assert_eq!(shown, "https://a.example");
+    }
+
+    #[test]
+    fn a_wrong_webhook_is_refused_and_its_secret_not_repeated() {
+        let wrong = [
+            ("url = \"https://a.example\"", "secret"),
+            ("url = \"https://a.example\"\nsecret = \"hush-hush\"", "whsec_"),
+            ("url = 3\nsecret = \"hush-hush\"", "tables"),
+            ("url = \"x\"\nsecret = \"hush-hush\"\nevnts = []", "evnts"),
+        ];
+
+        for (table, expected) in wrong {
+            let refusal = refusal(layers(&format!("[[webhooks]]\n{table}"), &[], &[]));
+            assert!(refusal.contains(expected) && refusal.contains("telecine.toml:1:"), "{refusal}");
+            assert!(!refusal.contains("hush-hush"), "{refusal}");
         }
     }
 

@@ -14,7 +14,7 @@ use crate::cli::WorkerFlags;
 use crate::config::Config;
 use crate::output::{Answer, say};
 use crate::signals::Signals;
-use crate::{human, kinds, workshop};
+use crate::{human, kinds, webhooks, workshop};
 
 const SAY_EVERY: Duration = Duration::from_secs(5);
 
@@ -33,6 +33,7 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> 
     };
     warn_of_idle_kinds(&kinds.names(), &config.slots);
     let names = kinds.names().join(", ");
+    let relay = webhooks::start(config, &shop).await?;
     let runtime = Runtime::start(queue, kinds, options(config, &shop)).await?;
     say(format_args!(
         "worker {} runs {names} on {}; Ctrl-C drains it",
@@ -40,7 +41,9 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> 
         config.database_shown()
     ));
 
-    Ok(until_asked_to_stop(&runtime, config.drain_within, &mut signals).await)
+    let answer = until_asked_to_stop(&runtime, config.drain_within, &mut signals).await;
+    relay.stop().await;
+    Ok(answer)
 }
 
 /// A kind whose lane has no slot never runs here: allowed, but seldom meant.

@@ -57,7 +57,8 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::Kinds
             | Key::Slots
             | Key::Sandbox
-            | Key::Recipes,
+            | Key::Recipes
+            | Key::Webhooks,
             DeValue::String(text),
         ) => Some(text.to_string()),
         (Key::InputFolders, DeValue::Array(folders)) => {
@@ -72,6 +73,7 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             let names: Option<Vec<&str>> = names.iter().map(|name| name.get_ref().as_str()).collect();
             Some(names.filter(|names| names.iter().all(|name| !name.contains(',')))?.join(","))
         }
+        (Key::Webhooks, DeValue::Array(_)) => Some(super::webhooks::as_json(value)?.to_string()),
         (Key::Slots, DeValue::Table(lanes)) => {
             let lanes: Option<Vec<String>> = lanes
                 .iter()
@@ -100,6 +102,7 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
         (Key::Database | Key::Store | Key::Scratch | Key::InputFolders, _) => None,
         (Key::InputBuckets | Key::AllowPrivateUrls | Key::MaxVideoSize, _) => None,
         (Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox | Key::Recipes, _) => None,
+        (Key::Webhooks, _) => None,
     }
 }
 
@@ -123,6 +126,7 @@ fn expected(key: Key) -> &'static str {
         Key::MaxVideoSize => "a text such as \"8192x4320\"",
         Key::Sandbox | Key::AllowPrivateUrls => "true or false",
         Key::Recipes => "a text: the folder of your own recipes",
+        Key::Webhooks => "tables such as [[webhooks]] with texts for url and secret",
         Key::Kinds => "a list of texts such as [\"pause\"]",
         Key::Slots => "a table such as { cpu = 2, net = 8 } or a text such as \"cpu=2,net=8\"",
         Key::Concurrency

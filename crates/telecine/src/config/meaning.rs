@@ -48,6 +48,7 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         sandbox: reader.required(Key::Sandbox, on_or_off)?,
         tool_memory_bytes: reader.required(Key::ToolMemoryMb, mebibytes)?,
         recipes: reader.optional(Key::Recipes, |text| Ok(text.into()))?,
+        webhooks: reader.optional(Key::Webhooks, super::webhooks::endpoints)?,
         log: reader.required(Key::Log, log)?,
         typed: typed.clone(),
     };
