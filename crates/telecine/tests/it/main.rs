@@ -11,4 +11,5 @@ mod run;
 mod steering;
 mod telecine;
 mod watch;
+mod webhooks;
 mod worker;
