@@ -31,6 +31,17 @@ pub(crate) trait Around: Clone + Send + Sync + 'static {
         call: Call,
         inner: impl Future<Output = Result<T>> + Send,
     ) -> impl Future<Output = Result<T>> + Send;
+
+    /// What came of a verb that did what it was asked.
+    fn note(&self, _: Done<'_>) {}
+}
+
+/// What some verbs did, for whoever counts.
+pub(crate) enum Done<'a> {
+    Pulled(&'a [Claimed]),
+    Finished(&'a [Finish], &'a [Settled]),
+    Reaped(&'a Reaped),
+    Beaten(&'a BeatReply),
 }
 
 /// A verb as it is being called.
@@ -75,11 +86,15 @@ impl<D: Around> Queue for Decorated<D> {
     }
 
     async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>> {
-        self.with.around(call!("pull"), self.inner.pull(pull)).await
+        let claimed = self.with.around(call!("pull"), self.inner.pull(pull)).await?;
+        self.with.note(Done::Pulled(&claimed));
+        Ok(claimed)
     }
 
     async fn finish(&self, batch: &[Finish]) -> Result<Vec<Settled>> {
-        self.with.around(call!("finish", batch.len()), self.inner.finish(batch)).await
+        let settled = self.with.around(call!("finish", batch.len()), self.inner.finish(batch)).await?;
+        self.with.note(Done::Finished(batch, &settled));
+        Ok(settled)
     }
 
     async fn cancel(&self, id: JobId) -> Result<()> {
@@ -143,7 +158,9 @@ impl<D: Around> Queue for Decorated<D> {
     }
 
     async fn reap(&self) -> Result<Reaped> {
-        self.with.around(call!("reap"), self.inner.reap()).await
+        let reaped = self.with.around(call!("reap"), self.inner.reap()).await?;
+        self.with.note(Done::Reaped(&reaped));
+        Ok(reaped)
     }
 
     async fn prune(&self, keep: Duration) -> Result<u64> {
@@ -314,6 +331,8 @@ struct DecoratedPulse<D> {
 #[async_trait]
 impl<D: Around> Pulse for DecoratedPulse<D> {
     async fn beat(&mut self, beat: &Beat) -> Result<BeatReply> {
-        self.with.around(call!("beat", beat.claims.len()), self.inner.beat(beat)).await
+        let reply = self.with.around(call!("beat", beat.claims.len()), self.inner.beat(beat)).await?;
+        self.with.note(Done::Beaten(&reply));
+        Ok(reply)
     }
 }

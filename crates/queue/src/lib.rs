@@ -36,6 +36,7 @@ mod entry;
 mod error;
 mod event;
 mod feed;
+mod figures;
 mod graph;
 mod job;
 mod limit;

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::uploads::{UploadOptions, Uploads};
 use crate::caller::Known;
 use crate::pace::Pace;
+use crate::readiness::Readiness;
 use crate::remote::Remote;
 
 /// Shared by all requests of a process.
@@ -25,6 +26,7 @@ pub struct App {
     pub(crate) stopping: CancellationToken,
     /// Claims of workers in other languages.
     pub(crate) remote: Remote,
+    pub(crate) readiness: Readiness,
 }
 
 /// What an operator may set.
@@ -73,7 +75,18 @@ impl App {
         let stopping = CancellationToken::new();
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
         let pace = Pace::of(options.requests_per_second);
-        Arc::new(Self { shop, recipes, options, known: Known::new(), pace, uploads, stopping, remote })
+        let readiness = Readiness::new(Arc::clone(&shop));
+        Arc::new(Self {
+            shop,
+            recipes,
+            options,
+            known: Known::new(),
+            pace,
+            uploads,
+            stopping,
+            remote,
+            readiness,
+        })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {

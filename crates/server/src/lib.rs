@@ -27,6 +27,7 @@ mod observe;
 mod origin;
 mod pace;
 mod problem;
+mod readiness;
 mod remote;
 mod sessions;
 mod token;
