@@ -165,11 +165,7 @@ pub async fn describe(queue: &dyn Queue, id: &RunId) -> Result<Option<RunDocumen
 }
 
 /// The run of a tenant by that id; `None` where there is none, it is another tenant's, or it was deleted.
-pub async fn run_of_tenant(
-    queue: &dyn Queue,
-    tenant: &str,
-    id: &RunId,
-) -> Result<Option<Run>, QueueError> {
+pub async fn run_of_tenant(queue: &dyn Queue, tenant: &str, id: &RunId) -> Result<Option<Run>, QueueError> {
     let run = queue.get_run(id).await?.filter(|run| run.tenant == tenant);
     match run {
         Some(run) if !is_forgotten(queue, &run).await? => Ok(Some(run)),

@@ -41,11 +41,11 @@ mod source;
 mod submission;
 mod workshop;
 
-pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions};
+pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions, content_type};
 pub use cache::{Deleted, delete, forget};
 pub use document::{
-    ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, StepShown,
-    RunSummary, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, run_of_tenant,
+    ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, RunSummary,
+    StepShown, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, run_of_tenant,
     summarise,
 };
 pub use failure::Failed;

@@ -6,8 +6,10 @@ mod jobs;
 mod lanes;
 mod limits;
 mod recipes;
-mod workers;
+mod scan;
+pub(crate) mod transcode;
 pub(crate) mod uploads;
+mod workers;
 
 use std::sync::Arc;
 
@@ -38,6 +40,8 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(limits::routes())
         .merge(recipes::routes())
         .merge(workers::routes())
+        .merge(scan::routes())
+        .merge(transcode::routes())
         .merge(uploads::routes())
 }
 

@@ -7,6 +7,7 @@ use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::transcode::{Bench, TranscodeOptions};
 use crate::api::uploads::{UploadOptions, Uploads};
 use crate::remote::Remote;
 
@@ -17,6 +18,7 @@ pub struct App {
     pub(crate) recipes: Recipes,
     pub(crate) options: ServerOptions,
     pub(crate) uploads: Uploads,
+    pub(crate) bench: Bench,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
     /// Claims of workers in other languages.
@@ -40,6 +42,7 @@ pub struct ServerOptions {
     pub body_idle: Duration,
     pub max_connections: usize,
     pub uploads: UploadOptions,
+    pub transcode: TranscodeOptions,
 }
 
 impl Default for ServerOptions {
@@ -53,6 +56,7 @@ impl Default for ServerOptions {
             body_idle: Duration::from_secs(60),
             max_connections: 4096,
             uploads: UploadOptions::default(),
+            transcode: TranscodeOptions::default(),
         }
     }
 }
@@ -60,9 +64,10 @@ impl Default for ServerOptions {
 impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
         let uploads = Uploads::new(&options.uploads, &shop);
+        let bench = Bench::new(options.transcode);
         let stopping = CancellationToken::new();
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
-        Arc::new(Self { shop, recipes, options, uploads, stopping, remote })
+        Arc::new(Self { shop, recipes, options, uploads, bench, stopping, remote })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {

@@ -27,6 +27,7 @@ mod origin;
 mod problem;
 mod remote;
 
+pub use api::transcode::TranscodeOptions;
 pub use api::uploads::UploadOptions;
 pub use api::{openapi, router};
 pub use app::{App, ServerOptions};
