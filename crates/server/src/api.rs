@@ -11,6 +11,8 @@ mod playback;
 mod recipes;
 mod session;
 mod runs;
+mod scan;
+pub(crate) mod transcode;
 pub(crate) mod uploads;
 mod workers;
 
@@ -67,6 +69,8 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(session::routes())
         .merge(runs::routes())
         .merge(workers::routes())
+        .merge(scan::routes())
+        .merge(transcode::routes())
         .merge(uploads::routes())
 }
 

@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{PLAYBACK_SECRET, Shelves};
+use crate::api::transcode::{Bench, TranscodeOptions};
 use crate::api::uploads::{UploadOptions, Uploads};
 use crate::caller::Known;
 use crate::hub::Hub;
@@ -27,6 +28,7 @@ pub struct App {
     pub(crate) known: Known,
     pub(crate) pace: Pace,
     pub(crate) uploads: Uploads,
+    pub(crate) bench: Bench,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
     /// Tells streams of events what happens.
@@ -63,6 +65,7 @@ pub struct ServerOptions {
     /// Of one key, or of one address without a key; 0 is without a bound.
     pub requests_per_second: u32,
     pub uploads: UploadOptions,
+    pub transcode: TranscodeOptions,
 }
 
 impl Default for ServerOptions {
@@ -79,6 +82,7 @@ impl Default for ServerOptions {
             event_keep_alive: Duration::from_secs(15),
             requests_per_second: 1000,
             uploads: UploadOptions::default(),
+            transcode: TranscodeOptions::default(),
         }
     }
 }
@@ -86,6 +90,7 @@ impl Default for ServerOptions {
 impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
         let uploads = Uploads::new(&options.uploads, &shop);
+        let bench = Bench::new(options.transcode);
         let stopping = CancellationToken::new();
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
         let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
@@ -98,6 +103,7 @@ impl App {
             known: Known::new(),
             pace,
             uploads,
+            bench,
             stopping,
             hub,
             shelves: Shelves::new(),

@@ -34,6 +34,7 @@ mod secret;
 mod sessions;
 mod token;
 
+pub use api::transcode::TranscodeOptions;
 pub use api::uploads::UploadOptions;
 pub use api::{openapi, router};
 pub use app::{App, ServerOptions};

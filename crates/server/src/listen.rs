@@ -106,6 +106,8 @@ impl Server {
         };
         server.tasks.spawn(server.accepting(listener, router));
         tokio::spawn(keep_uploads(Arc::clone(app)));
+        let of_app = Arc::clone(app);
+        server.tasks.spawn(async move { of_app.bench.close_when(&of_app.stopping).await });
         Ok(server)
     }
 
