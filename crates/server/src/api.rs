@@ -5,6 +5,7 @@ mod health;
 mod jobs;
 mod lanes;
 mod limits;
+mod metrics;
 mod recipes;
 mod workers;
 
@@ -35,6 +36,7 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(jobs::routes())
         .merge(lanes::routes())
         .merge(limits::routes())
+        .merge(metrics::routes())
         .merge(recipes::routes())
         .merge(workers::routes())
 }

@@ -7,6 +7,7 @@ use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
 use tokio_util::sync::CancellationToken;
 
+use crate::meter::Stock;
 use crate::readiness::Readiness;
 use crate::remote::Remote;
 
@@ -21,6 +22,7 @@ pub struct App {
     /// Claims of workers in other languages.
     pub(crate) remote: Remote,
     pub(crate) readiness: Readiness,
+    pub(crate) stock: Stock,
 }
 
 /// What an operator may set.
@@ -39,6 +41,8 @@ pub struct ServerOptions {
     /// How long a body may stand still, in either direction.
     pub body_idle: Duration,
     pub max_connections: usize,
+    /// Figures need no key.
+    pub metrics_public: bool,
 }
 
 impl Default for ServerOptions {
@@ -51,6 +55,7 @@ impl Default for ServerOptions {
             header_within: Duration::from_secs(10),
             body_idle: Duration::from_secs(60),
             max_connections: 4096,
+            metrics_public: false,
         }
     }
 }
@@ -60,7 +65,8 @@ impl App {
         let stopping = CancellationToken::new();
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
         let readiness = Readiness::new(Arc::clone(&shop));
-        Arc::new(Self { shop, recipes, options, stopping, remote, readiness })
+        let stock = Stock::new(Arc::clone(&shop.queue));
+        Arc::new(Self { shop, recipes, options, stopping, remote, readiness, stock })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {

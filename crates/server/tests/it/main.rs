@@ -6,6 +6,8 @@
 
 mod claims;
 mod connections;
+mod health;
+mod metrics;
 mod operations;
 mod support;
 
@@ -20,6 +22,7 @@ fn main() -> ExitCode {
         return sandbox::launch(arguments);
     }
     let arguments = Arguments::from_args();
-    let trials = [claims::trials(), connections::trials(), operations::trials()];
+    let trials =
+        [claims::trials(), connections::trials(), health::trials(), metrics::trials(), operations::trials()];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
