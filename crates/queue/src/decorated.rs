@@ -14,6 +14,7 @@ use crate::claim::{Attempt, Finish, Settled};
 use crate::entry::{Entry, NewEntry};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered};
+use crate::feed::{Fed, FeedCursor};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
@@ -234,8 +235,20 @@ impl<D: Around> Queue for Decorated<D> {
         self.with.around(call!("delete_entry"), self.inner.delete_entry(kind, key)).await
     }
 
+    async fn records_named(&self, run: &RunId, kind: &str, keys: &[String]) -> Result<Vec<Record>> {
+        self.with.around(call!("records_named"), self.inner.records_named(run, kind, keys)).await
+    }
+
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {
         self.with.around(call!("events"), self.inner.events(run, after_seq, limit)).await
+    }
+
+    async fn feed(&self, after: Option<FeedCursor>, limit: u32) -> Result<Fed> {
+        self.with.around(call!("feed"), self.inner.feed(after, limit)).await
+    }
+
+    async fn feed_end(&self) -> Result<FeedCursor> {
+        self.with.around(call!("feed_end"), self.inner.feed_end()).await
     }
 
     async fn tell(&self, run: &RunId, name: &str, body: Value) -> Result<Option<u64>> {

@@ -7,26 +7,45 @@ mod lanes;
 mod limits;
 mod metrics;
 mod recipes;
+mod runs;
+mod session;
+pub(crate) mod uploads;
 mod workers;
 
 use std::sync::Arc;
 
 use axum::{Router, middleware};
-use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Description;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::extract::Json;
 use crate::problem::{Code, Problem, ProblemDocument};
-use crate::{caller, cors, observe};
+use crate::{caller, cors, observe, sessions};
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Telecine", description = "Media in, verified outputs out; no accepted run is lost."),
-    components(schemas(ProblemDocument))
+    components(schemas(ProblemDocument)),
+    modifiers(&WaysIn),
+    security(("key" = []), ("session" = []))
 )]
 struct Base;
+
+/// How a caller shows who it is.
+struct WaysIn;
+
+impl Modify for WaysIn {
+    fn modify(&self, description: &mut Description) {
+        let components = description.components.get_or_insert_default();
+        let key = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("tk_…").build();
+        components.add_security_scheme("key", SecurityScheme::Http(key));
+        let session = ApiKey::Cookie(ApiKeyValue::new(sessions::COOKIE));
+        components.add_security_scheme("session", SecurityScheme::ApiKey(session));
+    }
+}
 
 /// Every resource, each under its own path.
 fn resources() -> OpenApiRouter<Arc<App>> {
@@ -38,14 +57,23 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(limits::routes())
         .merge(metrics::routes())
         .merge(recipes::routes())
+        .merge(session::routes())
+        .merge(runs::routes())
         .merge(workers::routes())
+        .merge(uploads::routes())
 }
 
 /// The API, ready to be served.
 pub fn router(app: &Arc<App>) -> Router {
     let (router, description) = resources().split_for_parts();
+    let router = router
+        .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))));
+    layered(router, app)
+}
+
+/// What every route has around it.
+pub(crate) fn layered(router: Router<Arc<App>>, app: &Arc<App>) -> Router {
     router
-        .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))))
         .fallback(async || {
             Problem::new(Code::NotFound, "there is nothing at this address; see /openapi.json")
         })

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
+use telecine_pipeline::{Failed, StoreError};
 use telecine_queue::QueueError;
 use utoipa::ToSchema;
 
@@ -43,6 +44,8 @@ pub enum Code {
     ChecksumMismatch,
     /// An upload goes on at another offset.
     OffsetMismatch,
+    /// Somebody else writes to it.
+    Locked,
     /// The upload has expired.
     Expired,
     /// The range asked for is not in the file.
@@ -54,6 +57,8 @@ pub enum Code {
     ScanUnavailable,
     /// All slots for synchronous work are taken; see `Retry-After`.
     Busy,
+    /// The work did not end within the time that a synchronous request has.
+    Timeout,
     /// The database, the store or a tool does not answer.
     Unavailable,
     StorageFull,
@@ -74,6 +79,7 @@ impl Code {
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Locked => StatusCode::LOCKED,
             // tus: "460 Checksum Mismatch".
             Self::ChecksumMismatch => StatusCode::from_u16(460).unwrap_or(StatusCode::BAD_REQUEST),
             Self::Cancelled | Self::Expired => StatusCode::GONE,
@@ -81,6 +87,7 @@ impl Code {
             Self::UnsupportedVersion => StatusCode::PRECONDITION_FAILED,
             Self::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Busy | Self::ScanUnavailable | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Self::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -185,8 +192,12 @@ impl From<QueueError> for Problem {
             QueueError::NotFound(_) => Self::not_found("job"),
             QueueError::Invalid { reason } => Self::new(Code::InvalidRequest, reason),
             error @ QueueError::KeyReused { .. } => Self::new(Code::KeyReused, error.to_string()),
-            error @ (QueueError::WrongState { .. } | QueueError::WrongRunState { .. }) => {
+            error @ (QueueError::WrongRunState { .. } | QueueError::WrongState { .. }) => {
                 Self::new(Code::Conflict, error.to_string())
+            }
+            QueueError::Full { .. } => {
+                Self::new(Code::StorageFull, "the database's disk is full; try again later")
+                    .retry_after(Duration::from_secs(10))
             }
             error => {
                 tracing::error!(%error, "the database did not do what was asked");
@@ -194,6 +205,30 @@ impl From<QueueError> for Problem {
                     .retry_after(Duration::from_secs(1))
             }
         }
+    }
+}
+
+/// What a store, a tool or an input did not do.
+impl From<Failed> for Problem {
+    fn from(failed: Failed) -> Self {
+        let code = match failed.code.as_str() {
+            "storage_full" | "disk_full" => Code::StorageFull,
+            "blob_not_found" => Code::NotFound,
+            _ if failed.retryable => Code::Unavailable,
+            "unexpected" => Code::Internal,
+            _ => Code::Unprocessable,
+        };
+        if code == Code::Unavailable || code == Code::Internal {
+            tracing::error!(failed.code, failed.message, "a request could not be answered");
+        }
+        let problem = Self::new(code, format!("{}; {}", failed.message, failed.hint));
+        if failed.retryable { problem.retry_after(Duration::from_secs(1)) } else { problem }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Failed::from(error).into()
     }
 }
 

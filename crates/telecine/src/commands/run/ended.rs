@@ -136,6 +136,8 @@ fn untold(job: &Job) -> FailureRecord {
         stderr_tail: String::new(),
         retryable: false,
         attempt: job.attempt,
+        exit_code: None,
+        signal: None,
     }
 }
 
