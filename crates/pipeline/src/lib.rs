@@ -24,6 +24,7 @@ mod blobs;
 mod cache;
 mod document;
 mod failure;
+mod figures;
 mod film;
 mod graph;
 mod input;

@@ -8,11 +8,12 @@ mod jobs;
 mod lanes;
 mod limits;
 mod playback;
+mod metrics;
 mod recipes;
-mod session;
 mod runs;
 mod scan;
 pub(crate) mod transcode;
+mod session;
 pub(crate) mod uploads;
 mod workers;
 
@@ -65,6 +66,7 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(lanes::routes())
         .merge(limits::routes())
         .merge(playback::routes())
+        .merge(metrics::routes())
         .merge(recipes::routes())
         .merge(session::routes())
         .merge(runs::routes())

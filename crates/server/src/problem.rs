@@ -211,8 +211,10 @@ impl From<QueueError> for Problem {
             error @ (QueueError::WrongRunState { .. } | QueueError::WrongState { .. }) => {
                 Self::new(Code::Conflict, error.to_string())
             }
-            QueueError::Full { .. } => Self::new(Code::StorageFull, "the database's disk is full; try again later")
-                .retry_after(Duration::from_secs(10)),
+            QueueError::Full { .. } => {
+                Self::new(Code::StorageFull, "the database's disk is full; try again later")
+                    .retry_after(Duration::from_secs(10))
+            }
             error => {
                 tracing::error!(%error, "the database did not do what was asked");
                 Self::new(Code::Unavailable, "the database does not answer; try again")

@@ -1,6 +1,7 @@
 //! `encode_range`: a contiguous range of segments, in every rung.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -8,8 +9,9 @@ use serde_json::{Value, json};
 use telecine_media::{InitFile, RangeEvent, RangeJob, SegmentDone, SegmentRange, encode_range, read_init};
 use tokio::sync::mpsc;
 
-use super::{Attempt, Work};
+use super::{Attempt, ENCODE_RANGE, Work};
 use crate::failure::{Attempted, Failed, scratch_failed};
+use crate::figures;
 use crate::film::stored_segments;
 use crate::keys;
 use crate::records::{PlanRecord, RungSegment, SegmentRecord, StoredFile, segment_key};
@@ -62,7 +64,11 @@ impl Work for EncodeRange {
                 .map_err(Failed::from)
         };
         // The first of them to fail ends the other: a dropped encode kills its programs.
+        let began = Instant::now();
         let (encoded, ()) = tokio::try_join!(encoding, store_as_made(attempt, &step, already, made))?;
+        let frames: u32 = encoded.segments.iter().map(|done| done.frames).sum();
+        let media_seconds = f64::from(frames) / plan.timeline.fps.as_f64();
+        figures::encoded(ENCODE_RANGE, media_seconds, began.elapsed().as_secs_f64());
         Ok(json!({ "segments": range.segments().count(), "encoded": encoded.segments.len() }))
     }
 }

@@ -11,6 +11,8 @@ mod claims;
 mod clips;
 mod connections;
 mod events;
+mod health;
+mod metrics;
 mod operations;
 mod requests;
 mod runs;
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
         claims::trials(),
         connections::trials(),
         events::trials(),
+        health::trials(),
+        metrics::trials(),
         operations::trials(),
         requests::trials(),
         runs::trials(),
