@@ -60,6 +60,11 @@ pub(crate) fn cache(tenant: &str, work: &str) -> String {
     format!("{CACHE}/{}/{work}.json", tenant_folder(tenant))
 }
 
+/// Whether runs of a tenant lie in a folder of that name: those of ours that are no tenant's begin with a line, too.
+pub(crate) fn is_tenant_folder(name: &str) -> bool {
+    name == NAMELESS || !name.starts_with('_')
+}
+
 /// A tenant's name as one part of a key: what could be read as more than that is spelled out in hexadecimal digits.
 fn tenant_folder(tenant: &str) -> String {
     let is_plain = tenant.starts_with(|first: char| first.is_ascii_alphanumeric())

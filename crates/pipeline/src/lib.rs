@@ -29,18 +29,19 @@ mod graph;
 mod input;
 pub mod keys;
 pub mod kinds;
+mod lifetime;
 mod live;
 mod nearest;
 mod planned;
 mod recipe;
 pub mod records;
+mod retry;
 mod scratch;
 mod source;
 mod submission;
 mod workshop;
 
 pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions};
-pub use cache::{Deleted, delete};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, StepShown,
     StepStatus, WarningShown, describe, jobs_of_run,
@@ -48,6 +49,7 @@ pub use document::{
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
 pub use kinds::NoProgram;
+pub use lifetime::{Deleted, delete};
 pub use live::{LiveFilm, live_film};
 pub use nearest::did_you_mean;
 pub use planned::{CannotPlan, Obstacle, Planned, examine};
@@ -55,7 +57,8 @@ pub use recipe::{
     Does, ExecSpec, Listed, NoRecipe, ParamError, ParamErrors, Recipe, RecipeError, RecipeErrors,
     RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
+pub use retry::retry;
 pub use scratch::{JobFolder, Scratch};
 pub use source::{CacheRoom, PullPatience, is_below};
-pub use submission::{RunMeta, Submission, Submitted, retry, submit};
+pub use submission::{RunMeta, Submission, Submitted, submit};
 pub use workshop::Workshop;
