@@ -341,6 +341,22 @@ impl Blobs {
             .boxed()
     }
 
+    /// Names of the folders directly below a prefix, behind one of them, in the order of `name/`, as many as asked for.
+    pub(crate) async fn folders(
+        &self,
+        below: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        match &*self.place {
+            Place::Bucket(bucket) => bucket.folders(below, after, limit).await,
+            Place::Folder(folder) => {
+                let listed = folder.folders(self.path(below)?.as_ref(), after, limit);
+                listed.map_err(|error| StoreError::of_io(below, &error))
+            }
+        }
+    }
+
     pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {
         Ok(self.head(key).await?.is_some())
     }

@@ -35,6 +35,16 @@ pub fn upload(tenant: &str, id: &str) -> Option<String> {
     is_id.then(|| format!("{UPLOADS}/{}/{id}", tenant_folder(tenant)))
 }
 
+/// Says that a forgotten run's outputs are to stay.
+pub(crate) fn kept(tenant: &str, run: &RunId) -> String {
+    kept_below(&of_run(tenant, run))
+}
+
+/// Of a run that only its folder still tells of.
+pub(crate) fn kept_below(folder: &str) -> String {
+    format!("{folder}/_kept.json")
+}
+
 /// A [`crate::CompletedUpload`] as JSON.
 pub fn upload_sidecar(tenant: &str, id: &str) -> Option<String> {
     upload(tenant, id).map(|key| format!("{key}.json"))
@@ -58,6 +68,11 @@ pub fn init_path(rendition: &str, sha256: &str) -> String {
 /// Says which run did a piece of work.
 pub(crate) fn cache(tenant: &str, work: &str) -> String {
     format!("{CACHE}/{}/{work}.json", tenant_folder(tenant))
+}
+
+/// Whether runs of a tenant lie in a folder of that name: those of ours that are no tenant's begin with a line, too.
+pub(crate) fn is_tenant_folder(name: &str) -> bool {
+    name == NAMELESS || !name.starts_with('_')
 }
 
 /// A tenant's name as one part of a key: what could be read as more than that is spelled out in hexadecimal digits.

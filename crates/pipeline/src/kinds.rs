@@ -41,6 +41,7 @@ pub(crate) use encode_range::RangePayload;
 pub use exec::NoProgram;
 pub(crate) use exec::find_program;
 pub use sweep::schedule_sweeps;
+pub(crate) use sweep::sign_in;
 
 pub const INGEST: &str = "ingest";
 pub(crate) const ENCODE_RANGE: &str = "encode_range";

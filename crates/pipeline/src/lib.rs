@@ -30,6 +30,7 @@ mod graph;
 mod input;
 pub mod keys;
 pub mod kinds;
+mod lifetime;
 mod live;
 mod nearest;
 pub mod outside;
@@ -37,6 +38,7 @@ mod planned;
 mod recipe;
 pub mod records;
 mod request;
+mod retry;
 mod scratch;
 mod shelf;
 mod source;
@@ -44,16 +46,15 @@ mod submission;
 mod workshop;
 
 pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions, content_type};
-pub use cache::{Deleted, delete, forget};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, RunSummary,
     StepShown, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, progress_of,
-    run_of_tenant, shown_run,
-    summarise,
+    run_of_tenant, shown_run, summarise,
 };
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
 pub use kinds::NoProgram;
+pub use lifetime::{Deleted, delete, forget};
 pub use live::{LiveFilm, live_film};
 pub use nearest::did_you_mean;
 pub use planned::{CannotPlan, Obstacle, Planned, examine};
@@ -62,8 +63,9 @@ pub use recipe::{
     RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
 pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority};
+pub use retry::retry;
 pub use scratch::{JobFolder, Scratch};
 pub use shelf::{Shelf, live_playlist};
 pub use source::{CacheRoom, PullPatience, is_below};
-pub use submission::{RunMeta, RunWebhook, Submission, Submitted, retry, submit};
+pub use submission::{RunMeta, RunWebhook, Submission, Submitted, submit};
 pub use workshop::Workshop;

@@ -7,13 +7,13 @@ mod health;
 mod jobs;
 mod lanes;
 mod limits;
-mod playback;
 mod metrics;
+mod playback;
 mod recipes;
 mod runs;
 mod scan;
-pub(crate) mod transcode;
 mod session;
+pub(crate) mod transcode;
 pub(crate) mod uploads;
 mod workers;
 

@@ -8,6 +8,7 @@ pub(crate) mod ended;
 pub(crate) mod export;
 pub(crate) mod input;
 mod pace;
+mod place;
 pub(crate) mod screen;
 mod sight;
 
