@@ -6,6 +6,7 @@ use super::STEP;
 use super::independence::{Start, Units};
 use crate::digest::sha256_hex;
 use crate::error::{At, MediaError, Result};
+use crate::fresh;
 use crate::isobmff::{FragmentReader, IsobmffError, Track, read_segment};
 use crate::playlist::SegmentFact;
 use crate::rational::Rational;
@@ -120,5 +121,5 @@ impl Group {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    std::fs::write(path, bytes).map_err(|error| MediaError::io(STEP, "a segment cannot be written", &error))
+    fresh::write(path, bytes).map_err(|error| MediaError::io(STEP, "a segment cannot be written", &error))
 }

@@ -58,6 +58,24 @@ fn sound(path: &Path) -> Vec<u8> {
 }
 
 #[tokio::test]
+async fn links_that_a_tool_left_are_not_followed() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let victim = elsewhere.path().join("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    for name in ["video-init.mp4", "video-00000.m4s", "audio-init.mp4", "audio-00000.m4s"] {
+        std::os::unix::fs::symlink(&victim, folder.path().join(name)).unwrap();
+    }
+
+    let made = done(&source("copy.mp4", &[]), folder.path()).await;
+
+    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    let sound = made.audio.unwrap();
+    for path in [&made.video.init, &made.video.segments[0], &sound.init, &sound.segments[0]] {
+        assert!(std::fs::symlink_metadata(path).unwrap().is_file(), "{path:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_copy_in_segments_is_the_source_to_the_last_frame_and_verified() {
     for name in ["copy.mp4", "copy.ts", "copy.mkv"] {
         let folder = tempfile::tempdir().unwrap();
