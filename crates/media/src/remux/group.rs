@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::STEP;
 use super::independence::{Start, Units};
 use crate::digest::sha256_hex;
-use crate::error::{At, MediaError, Result};
+use crate::error::{At, InputProblem, MediaError, Result};
 use crate::fresh;
 use crate::isobmff::{FragmentReader, IsobmffError, Track, read_segment};
 use crate::playlist::SegmentFact;
@@ -96,6 +96,10 @@ impl Group {
                 let seconds = lasts / u64::from(made.track.timescale.max(1));
                 return Ok(Err(format!("no picture stands alone for {seconds} s or more")));
             }
+        }
+        if pending.is_empty() {
+            let what = "there is not one picture in it";
+            return Err(MediaError::bad_input(InputProblem::Truncated, At::new(STEP, what)));
         }
         self.close(&mut made, &mut pending)?;
         let all: u64 = made.facts.iter().map(|fact| fact.duration_ticks).sum();
