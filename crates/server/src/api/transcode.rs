@@ -110,7 +110,7 @@ struct TranscodeQuery {
     /// The name of a recipe.
     #[param(min_length = 1, max_length = 200, example = "thumbnail")]
     recipe: String,
-    /// The output to answer with, `poster`; or one file of it, `image/320.webp`. Not needed where the recipe has one.
+    /// The output to answer with, `poster`; or one file of it, `image/0-320x180.webp`. Not needed where the recipe has one.
     #[param(min_length = 1, max_length = 400, example = "poster")]
     output: Option<String>,
     /// Values of the recipe's steps, as a run has them: `{"pictures": {"poster": {"long_side": 320}}}`.
@@ -238,7 +238,7 @@ fn failed(error: &Failed) -> Problem {
         | "storage_unavailable"
         | "storage_corrupt"
         | "storage_invalid"
-        | "tool_missing" => {
+        | "capability_missing" => {
             tracing::error!(code = error.code, message = error.message, "synchronous work failed");
             Problem::new(
                 Code::Unavailable,

@@ -9,6 +9,7 @@ mod clips;
 mod connections;
 mod operations;
 mod support;
+mod transcode;
 mod uploads;
 
 use std::process::ExitCode;
@@ -25,6 +26,12 @@ fn main() -> ExitCode {
         return code;
     }
     let arguments = Arguments::from_args();
-    let trials = [claims::trials(), connections::trials(), operations::trials(), uploads::trials()];
+    let trials = [
+        claims::trials(),
+        connections::trials(),
+        operations::trials(),
+        transcode::trials(),
+        uploads::trials(),
+    ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
