@@ -31,7 +31,7 @@ use url::Url;
 use bucket::Bucket;
 use folder::Folder;
 
-pub use bucket::{StoreOptions, content_type};
+pub use bucket::StoreOptions;
 pub use error::StoreError;
 pub(crate) use folder::open_regular;
 pub(crate) use hash::{hash_bytes, hash_file, hash_opened, hex};

@@ -1,12 +1,17 @@
 //! One file per resource. Each has `routes()`; the same line routes a handler and documents it.
 
 mod claims;
+mod events;
+mod files;
 mod health;
 mod jobs;
 mod lanes;
 mod limits;
+mod playback;
 mod recipes;
+mod runs;
 mod scan;
+mod session;
 pub(crate) mod transcode;
 pub(crate) mod uploads;
 mod workers;
@@ -14,31 +19,55 @@ mod workers;
 use std::sync::Arc;
 
 use axum::{Router, middleware};
-use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Description;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
+
+pub(crate) use files::Shelves;
+pub(crate) use playback::SECRET as PLAYBACK_SECRET;
 
 use crate::app::App;
 use crate::extract::Json;
 use crate::problem::{Code, Problem, ProblemDocument};
-use crate::{caller, cors, observe};
+use crate::{caller, cors, observe, sessions};
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Telecine", description = "Media in, verified outputs out; no accepted run is lost."),
-    components(schemas(ProblemDocument))
+    components(schemas(ProblemDocument)),
+    modifiers(&WaysIn),
+    security(("key" = []), ("session" = []))
 )]
 struct Base;
+
+/// How a caller shows who it is.
+struct WaysIn;
+
+impl Modify for WaysIn {
+    fn modify(&self, description: &mut Description) {
+        let components = description.components.get_or_insert_default();
+        let key = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("tk_…").build();
+        components.add_security_scheme("key", SecurityScheme::Http(key));
+        let session = ApiKey::Cookie(ApiKeyValue::new(sessions::COOKIE));
+        components.add_security_scheme("session", SecurityScheme::ApiKey(session));
+    }
+}
 
 /// Every resource, each under its own path.
 fn resources() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Base::openapi())
         .merge(claims::routes())
+        .merge(events::routes())
+        .merge(files::routes())
         .merge(health::routes())
         .merge(jobs::routes())
         .merge(lanes::routes())
         .merge(limits::routes())
+        .merge(playback::routes())
         .merge(recipes::routes())
+        .merge(session::routes())
+        .merge(runs::routes())
         .merge(workers::routes())
         .merge(scan::routes())
         .merge(transcode::routes())
@@ -48,8 +77,15 @@ fn resources() -> OpenApiRouter<Arc<App>> {
 /// The API, ready to be served.
 pub fn router(app: &Arc<App>) -> Router {
     let (router, description) = resources().split_for_parts();
+    let description = without_stars(description);
+    let router = router
+        .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))));
+    layered(router, app)
+}
+
+/// What every route has around it.
+pub(crate) fn layered(router: Router<Arc<App>>, app: &Arc<App>) -> Router {
     router
-        .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))))
         .fallback(async || {
             Problem::new(Code::NotFound, "there is nothing at this address; see /openapi.json")
         })
@@ -64,5 +100,12 @@ pub fn router(app: &Arc<App>) -> Router {
 
 /// What `openapi.json` says.
 pub fn openapi() -> Description {
-    resources().into_openapi()
+    without_stars(resources().into_openapi())
+}
+
+/// The router marks a parameter that is the rest of a path with a star; the description has no word for it.
+fn without_stars(mut description: Description) -> Description {
+    let paths = std::mem::take(&mut description.paths.paths);
+    description.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
+    description
 }

@@ -5,11 +5,19 @@ use std::time::Duration;
 
 use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::transcode::{Bench, TranscodeOptions};
 use crate::api::uploads::{UploadOptions, Uploads};
+use crate::api::{PLAYBACK_SECRET, Shelves};
+use crate::caller::Known;
+use crate::hub::Hub;
+use crate::pace::Pace;
+use crate::problem::Problem;
+use crate::readiness::Readiness;
 use crate::remote::Remote;
+use crate::secret::Secret;
 
 /// Shared by all requests of a process.
 #[derive(Debug)]
@@ -17,12 +25,21 @@ pub struct App {
     pub(crate) shop: Arc<Workshop>,
     pub(crate) recipes: Recipes,
     pub(crate) options: ServerOptions,
+    pub(crate) known: Known,
+    pub(crate) pace: Pace,
     pub(crate) uploads: Uploads,
     pub(crate) bench: Bench,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
+    /// Tells streams of events what happens.
+    pub(crate) hub: Hub,
+    /// Names of files that were asked for.
+    pub(crate) shelves: Shelves,
+    /// What addresses for players are signed with, once somebody asked for one.
+    playback_secret: OnceCell<Secret>,
     /// Claims of workers in other languages.
     pub(crate) remote: Remote,
+    pub(crate) readiness: Readiness,
 }
 
 /// What an operator may set.
@@ -30,6 +47,8 @@ pub struct App {
 pub struct ServerOptions {
     /// Callers from this machine need no key.
     pub trust_loopback: bool,
+    /// What others call this server by, such as `https://media.example`: for addresses in answers, and to know its own pages.
+    pub public_url: Option<String>,
     /// Pages of these origins (`https://app.example`) may call from a browser, with a key.
     pub cors_origins: Vec<String>,
     /// Of a body of JSON.
@@ -41,6 +60,10 @@ pub struct ServerOptions {
     /// How long a body may stand still, in either direction.
     pub body_idle: Duration,
     pub max_connections: usize,
+    /// How long a stream of events may be silent before it says that it is there.
+    pub event_keep_alive: Duration,
+    /// Of one key, or of one address without a key; 0 is without a bound.
+    pub requests_per_second: u32,
     pub uploads: UploadOptions,
     pub transcode: TranscodeOptions,
 }
@@ -49,12 +72,15 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             trust_loopback: true,
+            public_url: None,
             cors_origins: Vec::new(),
             max_json_bytes: 256 * 1024,
             max_header_bytes: 16 * 1024,
             header_within: Duration::from_secs(10),
             body_idle: Duration::from_secs(60),
             max_connections: 4096,
+            event_keep_alive: Duration::from_secs(15),
+            requests_per_second: 1000,
             uploads: UploadOptions::default(),
             transcode: TranscodeOptions::default(),
         }
@@ -67,7 +93,24 @@ impl App {
         let bench = Bench::new(options.transcode);
         let stopping = CancellationToken::new();
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
-        Arc::new(Self { shop, recipes, options, uploads, bench, stopping, remote })
+        let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
+        let pace = Pace::of(options.requests_per_second);
+        let readiness = Readiness::new(Arc::clone(&shop));
+        Arc::new(Self {
+            shop,
+            recipes,
+            options,
+            known: Known::new(),
+            pace,
+            uploads,
+            bench,
+            stopping,
+            hub,
+            shelves: Shelves::new(),
+            playback_secret: OnceCell::new(),
+            remote,
+            readiness,
+        })
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {
@@ -76,6 +119,15 @@ impl App {
 
     pub(crate) fn blobs(&self) -> &Blobs {
         &self.shop.blobs
+    }
+
+    pub(crate) async fn playback_secret(&self) -> Result<&Secret, Problem> {
+        self.playback_secret.get_or_try_init(|| Secret::shared(self.queue(), PLAYBACK_SECRET)).await
+    }
+
+    /// How many streams of events are open.
+    pub fn watchers(&self) -> usize {
+        self.hub.listeners()
     }
 
     /// Ends what would never end by itself: streams of events, long polls.

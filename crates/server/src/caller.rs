@@ -1,19 +1,32 @@
 //! Who asks: a tenant, and what its key allows.
+//!
+//! ```text
+//!   Authorization: Bearer tk_…  ──► the key ─┐
+//!   Cookie (a page of ours)     ──► session ─┼─► Caller, or the problem that a handler which needs one answers with
+//!   this machine, if trusted    ─────────────┘
+//! ```
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, OptionalFromRequestParts, Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::request::Parts;
+use http::{HeaderMap, header};
+use moka::future::Cache;
 use serde::{Deserialize, Serialize};
+use telecine_queue::{Queue, QueueError};
 use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::listen::Peer;
-use crate::origin::is_of_this_machine;
+use crate::origin::{is_of_own_page, is_of_this_machine};
+use crate::pace::Asker;
 use crate::problem::{Code, Problem};
+use crate::{keys, sessions};
 
 /// What a key allows. `admin` allows everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
@@ -29,6 +42,10 @@ pub enum Scope {
     Admin,
 }
 
+impl Scope {
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Work, Self::Admin];
+}
+
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -37,6 +54,15 @@ impl fmt::Display for Scope {
             Self::Work => "work",
             Self::Admin => "admin",
         })
+    }
+}
+
+impl FromStr for Scope {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let scope = Self::ALL.into_iter().find(|scope| scope.to_string() == text);
+        scope.ok_or_else(|| format!("`{text}` is none of read, write, work, admin"))
     }
 }
 
@@ -57,42 +83,185 @@ impl Caller {
         }
         Err(Problem::new(Code::Forbidden, format!("the key has no scope `{scope}`; make one that has")))
     }
+
+    /// The operator on this machine.
+    fn trusted() -> Self {
+        Self { tenant: String::new(), scopes: Scope::ALL.to_vec(), key: None }
+    }
 }
 
-/// Says who asks, or why that cannot be said. Whether somebody has to be known is for each handler to say.
+/// How long a key or session is believed without another look: what is revoked works no longer than this.
+const BELIEVED: Duration = Duration::from_secs(3);
+const MOST_BELIEVED: u64 = 10_000;
+
+/// Keys and sessions that were looked up a moment ago, by their hash; also those that were none.
+#[derive(Debug)]
+pub(crate) struct Known(Cache<String, Option<Caller>>);
+
+impl Known {
+    pub(crate) fn new() -> Self {
+        Self(Cache::builder().max_capacity(MOST_BELIEVED).time_to_live(BELIEVED).build())
+    }
+
+    async fn look_up(&self, queue: &dyn Queue, shown: Shown<'_>) -> Result<Option<Caller>, Problem> {
+        let look = async {
+            match shown {
+                Shown::Key(text) => keys::caller_by_text(queue, text).await,
+                Shown::Session(text) => sessions::caller_by_text(queue, text).await,
+            }
+        };
+        let found = self.0.try_get_with(crate::token::hash(shown.text()), look).await;
+        found.map_err(|error: Arc<QueueError>| {
+            tracing::error!(%error, "who asks could not be looked up");
+            Problem::new(Code::Unavailable, "the database does not answer; try again")
+                .retry_after(Duration::from_secs(1))
+        })
+    }
+
+    async fn has(&self, shown: Shown<'_>) -> bool {
+        self.0.contains_key(&crate::token::hash(shown.text()))
+    }
+
+    /// The session was ended by its user: at once, here.
+    pub(crate) async fn forget(&self, text: &str) {
+        self.0.invalidate(&crate::token::hash(text)).await;
+    }
+}
+
+/// What a request shows of its sender.
+#[derive(Clone, Copy)]
+enum Shown<'a> {
+    Key(&'a str),
+    Session(&'a str),
+}
+
+impl<'a> Shown<'a> {
+    fn text(self) -> &'a str {
+        match self {
+            Self::Key(text) | Self::Session(text) => text,
+        }
+    }
+}
+
+/// Says who asks, or why that cannot be said, and how often they may. Whether somebody has to be known is for each
+/// handler to say.
 pub(crate) async fn recognise(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    let caller = caller_of(&app, &parts).await;
-    if let Ok(caller) = &caller {
+    let recognised = match recognised(&app, &parts).await {
+        Ok(recognised) => recognised,
+        Err(too_fast) => return too_fast.into_response(),
+    };
+    if let Recognised::As(caller) = &recognised {
         tracing::Span::current().record("tenant", caller.tenant.as_str());
     }
-    parts.extensions.insert(Recognised(caller));
+    parts.extensions.insert(recognised);
     next.run(Request::from_parts(parts, body)).await
 }
 
 #[derive(Clone, Debug)]
-struct Recognised(Result<Caller, Problem>);
-
-async fn caller_of(app: &Arc<App>, request: &Parts) -> Result<Caller, Problem> {
-    if app.options.trust_loopback && is_trusted(request) {
-        return Ok(Caller { tenant: String::new(), scopes: vec![Scope::Admin], key: None });
-    }
-    Err(Problem::new(Code::Unauthorized, "send a key as `Authorization: Bearer tk_…`"))
+enum Recognised {
+    As(Caller),
+    /// Showed nothing.
+    Nobody,
+    /// Showed something that does not count.
+    Refused(Problem),
 }
 
-fn is_trusted(request: &Parts) -> bool {
+/// The error is for those who ask too often.
+async fn recognised(app: &App, request: &Parts) -> Result<Recognised, Problem> {
     let peer = request.extensions.get::<Peer>().copied();
-    is_of_this_machine(peer, request.version, &request.uri, &request.headers)
+    let asker = peer.map(|Peer(address)| Asker::at(address.ip()));
+    let slow_down = |asker: Option<Asker>| asker.map_or(Ok(()), |asker| app.pace.ask(asker));
+    if is_exempt(request.uri.path()) {
+        return Ok(Recognised::Nobody);
+    }
+    match shown(&request.headers) {
+        Ok(Some(shown)) => {
+            // What was not looked up lately costs a look, whoever pays for it.
+            if !app.known.has(shown).await {
+                slow_down(asker.clone())?;
+            }
+            match app.known.look_up(app.queue(), shown).await {
+                Ok(Some(caller)) => {
+                    slow_down(caller.key.clone().map(Asker::Key))?;
+                    return Ok(checked(app, shown, caller, request));
+                }
+                Ok(None) if matches!(shown, Shown::Key(_)) => {
+                    let refusal = "the key is not valid, or not any more; see `telecine key ls`";
+                    return Ok(Recognised::Refused(Problem::new(Code::Unauthorized, refusal)));
+                }
+                // A session that is over is as none.
+                Ok(None) => {}
+                Err(problem) => return Ok(Recognised::Refused(problem)),
+            }
+        }
+        Ok(None) => {}
+        Err(problem) => {
+            slow_down(asker)?;
+            return Ok(Recognised::Refused(problem));
+        }
+    }
+    if app.options.trust_loopback && is_of_this_machine(peer, request.version, &request.uri, &request.headers)
+    {
+        return Ok(Recognised::As(Caller::trusted()));
+    }
+    slow_down(asker)?;
+    Ok(Recognised::Nobody)
+}
+
+/// Whether this process lives must be told however many ask.
+fn is_exempt(path: &str) -> bool {
+    path.starts_with("/health/")
+}
+
+fn shown(headers: &HeaderMap) -> Result<Option<Shown<'_>>, Problem> {
+    let Some(authorization) = headers.get(header::AUTHORIZATION) else {
+        return Ok(sessions::text_in(headers).map(Shown::Session));
+    };
+    let bearer = authorization.to_str().ok().and_then(|text| text.split_once(' '));
+    match bearer {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(Shown::Key(key.trim()))),
+        _ => Err(Problem::new(Code::Unauthorized, "send a key as `Authorization: Bearer tk_…`")),
+    }
+}
+
+/// A browser adds its cookie whoever wrote the page; so whatever changes something has to come from a page of ours.
+fn checked(app: &App, shown: Shown<'_>, caller: Caller, request: &Parts) -> Recognised {
+    let public = app.options.public_url.as_deref();
+    match shown {
+        Shown::Session(_)
+            if !request.method.is_safe() && !is_of_own_page(public, &request.uri, &request.headers) =>
+        {
+            let refusal = "a session changes things only from a page of this server; send a key instead";
+            Recognised::Refused(Problem::new(Code::Forbidden, refusal))
+        }
+        Shown::Session(_) | Shown::Key(_) => Recognised::As(caller),
+    }
 }
 
 impl FromRequestParts<Arc<App>> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
-        let recognised = parts.extensions.get::<Recognised>();
-        recognised.map_or_else(
-            || Err(Problem::new(Code::Unauthorized, "nobody looked who asks")),
-            |Recognised(who)| who.clone(),
-        )
+        match parts.extensions.get::<Recognised>() {
+            Some(Recognised::As(caller)) => Ok(caller.clone()),
+            Some(Recognised::Refused(problem)) => Err(problem.clone()),
+            Some(Recognised::Nobody) | None => {
+                Err(Problem::new(Code::Unauthorized, "send a key as `Authorization: Bearer tk_…`"))
+            }
+        }
+    }
+}
+
+/// For handlers that have another way in, such as a signed address: `None` is a request that shows nothing.
+impl OptionalFromRequestParts<Arc<App>> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Option<Self>, Problem> {
+        match parts.extensions.get::<Recognised>() {
+            Some(Recognised::As(caller)) => Ok(Some(caller.clone())),
+            Some(Recognised::Refused(problem)) => Err(problem.clone()),
+            Some(Recognised::Nobody) | None => Ok(None),
+        }
     }
 }

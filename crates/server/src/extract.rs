@@ -7,8 +7,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{StatusCode, header};
+use http_body_util::LengthLimitError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tower_http::timeout::TimeoutError;
 
 use crate::app::App;
 use crate::problem::{Code, Mistake, Problem};
@@ -66,7 +68,22 @@ pub(crate) async fn read_bounded(request: Request, max_bytes: usize) -> Result<B
     if told.and_then(|told| told.parse::<u64>().ok()).is_some_and(|told| told > max_bytes as u64) {
         return Err(too_large());
     }
-    axum::body::to_bytes(request.into_body(), max_bytes).await.map_err(|_| too_large())
+    axum::body::to_bytes(request.into_body(), max_bytes)
+        .await
+        .map_err(|error| if has_cause::<LengthLimitError>(&error) { too_large() } else { cut_off(&error) })
+}
+
+/// Why a body did not arrive whole.
+pub(crate) fn cut_off(error: &axum::Error) -> Problem {
+    if has_cause::<TimeoutError>(error) {
+        return Problem::new(Code::RequestTimeout, "the body stood still for too long");
+    }
+    Problem::new(Code::InvalidRequest, "the body ended before it was whole")
+}
+
+fn has_cause<E: std::error::Error + 'static>(error: &axum::Error) -> bool {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    causes.into_iter().any(|cause| cause.is::<E>())
 }
 
 pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
@@ -78,7 +95,8 @@ pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem>
 
 fn mistaken<E: std::error::Error>(error: &serde_path_to_error::Error<E>) -> Problem {
     let path = error.path().to_string();
-    let path = if path == "." { String::new() } else { path };
+    // `?` stands for a name that was not read to its end, `.` for the whole.
+    let path = path.trim_end_matches('?').trim_end_matches('.');
     Problem::invalid(path, error.inner().to_string())
 }
 

@@ -21,11 +21,18 @@ mod app;
 mod caller;
 mod cors;
 mod extract;
+mod hub;
+pub mod keys;
 mod listen;
 mod observe;
 mod origin;
+mod pace;
 mod problem;
+mod readiness;
 mod remote;
+mod secret;
+mod sessions;
+mod token;
 
 pub use api::transcode::TranscodeOptions;
 pub use api::uploads::UploadOptions;

@@ -9,6 +9,8 @@
 //! ```
 
 mod crowd;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -28,6 +30,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use telecine_queue::QueueError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +40,7 @@ use tower_http::timeout::TimeoutBody;
 
 use crate::api::uploads::keep_uploads;
 use crate::app::{App, ServerOptions};
+use crate::keys;
 use crowd::{Busy, Crowd, Seat};
 
 /// Out of file descriptors, or the like: others have to end first.
@@ -60,6 +64,11 @@ pub enum ServeError {
     /// Somebody else listens there, or nobody may.
     #[error("cannot listen on {address}")]
     Bind { address: SocketAddr, source: io::Error },
+    /// Others could reach it, and nobody could get in, or everybody.
+    #[error("{address} can be reached from other machines, and there is no key")]
+    NoKey { address: SocketAddr },
+    #[error("the keys could not be read")]
+    Keys(#[from] QueueError),
 }
 
 /// The API on a socket.
@@ -76,8 +85,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens. Port 0 takes one that is free.
+    /// Listens. Port 0 takes one that is free. Where others can reach it, there has to be a key first.
     pub async fn start(app: &Arc<App>, address: SocketAddr) -> Result<Self, ServeError> {
+        if !address.ip().to_canonical().is_loopback() && !keys::is_there_any(app.queue()).await? {
+            return Err(ServeError::NoKey { address });
+        }
+        Self::start_with(app, address, crate::api::router(app)).await
+    }
+
+    async fn start_with(app: &Arc<App>, address: SocketAddr, router: Router) -> Result<Self, ServeError> {
         let listener = bind(address).map_err(|source| ServeError::Bind { address, source })?;
         let address = listener.local_addr().map_err(|source| ServeError::Bind { address, source })?;
         let server = Self {
@@ -88,7 +104,7 @@ impl Server {
             crowd: Crowd::of(app.options.max_connections),
             tasks: TaskTracker::new(),
         };
-        server.tasks.spawn(server.accepting(listener));
+        server.tasks.spawn(server.accepting(listener, router));
         tokio::spawn(keep_uploads(Arc::clone(app)));
         let of_app = Arc::clone(app);
         server.tasks.spawn(async move { of_app.bench.close_when(&of_app.stopping).await });
@@ -105,7 +121,7 @@ impl Server {
     }
 
     /// Ends streams, finishes requests, and drops what has not ended by the deadline. `false`: something was dropped.
-    pub async fn stop(self, within: Duration) -> bool {
+    pub async fn stop(&self, within: Duration) -> bool {
         self.closing.cancel();
         self.app.stop();
         self.tasks.close();
@@ -121,8 +137,7 @@ impl Server {
         in_time
     }
 
-    fn accepting(&self, listener: TcpListener) -> impl Future<Output = ()> + use<> {
-        let router = crate::api::router(&self.app);
+    fn accepting(&self, listener: TcpListener, router: Router) -> impl Future<Output = ()> + use<> {
         let speech = speech(&self.app.options);
         let (closing, cutting) = (self.closing.clone(), self.cutting.clone());
         let (crowd, tasks) = (Arc::clone(&self.crowd), self.tasks.clone());

@@ -33,32 +33,43 @@ pub(crate) fn is_of_this_machine(
         version == Version::HTTP_11 && !FORWARDED_BY.iter().any(|name| headers.contains_key(name));
     // A name of somebody else's that leads here was made to lead here: that page would be of the same origin.
     let names_this_machine = host(uri, headers).is_some_and(is_loopback_host);
-    is_near && is_direct && names_this_machine && !is_of_another_site(uri, headers)
+    is_near && is_direct && names_this_machine && !is_of_another_site(None, uri, headers)
 }
 
-/// Whether a browser says that a page of another origin sent it. What is no browser says nothing.
-pub(crate) fn is_of_another_site(uri: &Uri, headers: &HeaderMap) -> bool {
+/// Whether a browser says that a page of another origin sent it. What is no browser says nothing. `public` is the address
+/// that browsers know this server by, where a proxy gives it another.
+pub(crate) fn is_of_another_site(public: Option<&str>, uri: &Uri, headers: &HeaderMap) -> bool {
     let site = headers.get(SEC_FETCH_SITE).map(|site| site.as_bytes());
     // `none`: the user typed the address.
     let by_site = site.is_some_and(|site| site != b"same-origin" && site != b"none");
-    let by_origin = headers.contains_key(header::ORIGIN) && !has_own_origin(uri, headers);
+    let by_origin = headers.contains_key(header::ORIGIN) && !has_own_origin(public, uri, headers);
     by_site || by_origin
 }
 
 /// Whether a browser says that a page of this origin sent it: silence is none.
-pub(crate) fn is_of_own_page(uri: &Uri, headers: &HeaderMap) -> bool {
+pub(crate) fn is_of_own_page(public: Option<&str>, uri: &Uri, headers: &HeaderMap) -> bool {
     let by_site = headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "same-origin");
-    (by_site || has_own_origin(uri, headers)) && !is_of_another_site(uri, headers)
+    (by_site || has_own_origin(public, uri, headers)) && !is_of_another_site(public, uri, headers)
 }
 
-fn has_own_origin(uri: &Uri, headers: &HeaderMap) -> bool {
+fn has_own_origin(public: Option<&str>, uri: &Uri, headers: &HeaderMap) -> bool {
     let mut origins = headers.get_all(header::ORIGIN).iter();
     let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
     let Some(origin) = origin.to_str().ok() else { return false };
+    if public.is_some_and(|public| is_origin_of(origin, public)) {
+        return true;
+    }
     let Some(authority) = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")) else {
         return false;
     };
     host(uri, headers).is_some_and(|host| host.eq_ignore_ascii_case(authority))
+}
+
+/// A page's origin is its address up to the path.
+fn is_origin_of(origin: &str, address: &str) -> bool {
+    let path =
+        address.find("://").and_then(|scheme| address[scheme + 3..].find('/').map(|path| scheme + 3 + path));
+    address[..path.unwrap_or(address.len())].eq_ignore_ascii_case(origin)
 }
 
 /// With its port. `None`: none, or more than one answer.
@@ -170,12 +181,18 @@ mod tests {
     fn a_page_of_ours_is_told_by_the_browser_alone() {
         let uri = Uri::from_static("/v1/runs");
         let host = ("host", "media.example");
-        let is_own = |headers: &[_]| is_of_own_page(&uri, &with(headers));
+        let is_own = |headers: &[_]| is_of_own_page(None, &uri, &with(headers));
         assert!(is_own(&[host, ("origin", "https://media.example")]));
         assert!(is_own(&[host, ("sec-fetch-site", "same-origin")]));
         assert!(!is_own(&[host]), "silence is no proof");
         assert!(!is_own(&[host, ("origin", "https://evil.example")]));
         assert!(!is_own(&[host, ("origin", "https://evil.example"), ("sec-fetch-site", "same-origin")]));
         assert!(!is_own(&[host, ("sec-fetch-site", "none")]));
+
+        let behind_a_proxy = with(&[("host", "10.0.0.5:8700"), ("origin", "https://media.example")]);
+        assert!(!is_of_own_page(None, &uri, &behind_a_proxy));
+        assert!(is_of_own_page(Some("https://media.example"), &uri, &behind_a_proxy));
+        assert!(is_of_own_page(Some("https://media.example/telecine"), &uri, &behind_a_proxy));
+        assert!(!is_of_own_page(Some("https://media.example.org"), &uri, &behind_a_proxy));
     }
 }

@@ -4,10 +4,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod callers;
 mod claims;
+#[path = "../../../pipeline/tests/it/clips.rs"]
+#[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod clips;
 mod connections;
+mod events;
 mod operations;
+mod requests;
+mod runs;
 mod support;
 mod transcode;
 mod uploads;
@@ -27,9 +33,13 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let trials = [
+        callers::trials(),
         claims::trials(),
         connections::trials(),
+        events::trials(),
         operations::trials(),
+        requests::trials(),
+        runs::trials(),
         transcode::trials(),
         uploads::trials(),
     ];

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use reqwest::{Client, RequestBuilder, Response};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response};
 use serde_json::Value;
 use telecine_media::{Confinement, Toolbox};
 use telecine_pipeline::{Blobs, Recipes, Scratch, Workshop, kinds};
 use telecine_queue::{Queue, Runtime, Slots, WorkerOptions};
-use telecine_server::{App, Server, ServerOptions};
+use telecine_server::keys::{self, Key, NewKey};
+use telecine_server::{App, Scope, Server, ServerOptions};
 
 /// Enough for a busy machine; nothing is expected to take as long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -90,6 +91,13 @@ impl Served {
         self.client.post(self.url(path))
     }
 
+    /// A new key, and the text to send.
+    pub(crate) async fn key(&self, tenant: &str, scopes: &[Scope]) -> (Key, String) {
+        let new =
+            NewKey { name: "test".into(), tenant: tenant.into(), scopes: scopes.iter().copied().collect() };
+        keys::make(self.queue.as_ref(), new).await.unwrap()
+    }
+
     /// Where a file of that name may be put as an input.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -128,9 +136,13 @@ fn patient_worker() -> WorkerOptions {
 }
 
 pub(crate) fn client() -> Client {
+    client_with(|client| client)
+}
+
+pub(crate) fn client_with(arrange: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
     // Another test may have been first.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder().timeout(PATIENCE).no_proxy().build().unwrap()
+    arrange(Client::builder().timeout(PATIENCE).no_proxy()).build().unwrap()
 }
 
 /// The body of an answer that must be a problem, with what every problem has.

@@ -57,7 +57,7 @@ async fn made(answer: Response, content_type: &str) -> Vec<u8> {
     let bytes = answer.bytes().await.unwrap().to_vec();
     assert_eq!(kind, content_type);
     assert_eq!((tag, length), (format!("\"{}\"", sha256(&bytes)), bytes.len().to_string()));
-    assert!(disposition.starts_with("attachment; filename=\""), "{disposition}");
+    assert!(disposition.starts_with("inline; filename=\""), "{disposition}");
     bytes
 }
 

@@ -1,0 +1,88 @@
+//! Requests as they come: ids, and bodies that are not what they should be.
+
+use libtest_mimic::Trial;
+use serde_json::json;
+
+use crate::support::{Served, problem, trial};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("requests::each_has_an_id_that_the_answer_repeats", each_has_an_id),
+        trial("requests::what_is_wrong_in_a_body_is_said_with_its_place", what_is_wrong_in_a_body),
+        trial("requests::the_description_is_there_for_everybody", the_description_is_there),
+    ]
+}
+
+async fn each_has_an_id() {
+    let served = Served::start().await;
+
+    let own = served.get("/health/live").header("x-request-id", "order-42.a:b_c").send().await.unwrap();
+    assert_eq!(own.headers()["x-request-id"], "order-42.a:b_c");
+    let own = served.get("/v1/nothing").header("x-request-id", "order-43").send().await.unwrap();
+    assert_eq!(problem(own).await["request_id"], "order-43");
+    let long = "a".repeat(129);
+    for id in ["", "two words", "<script>", "a\tb", &long] {
+        let made = served.get("/v1/nothing").header("x-request-id", id).send().await.unwrap();
+        let made = problem(made).await["request_id"].as_str().unwrap().to_owned();
+        assert!(made.starts_with("req_") && made.len() == 30, "{id}: {made}");
+    }
+    served.stop().await;
+}
+
+async fn what_is_wrong_in_a_body() {
+    let served = Served::start().await;
+    let send = async |body: &str| {
+        let sent =
+            served.post("/v1/session").header("content-type", "application/json").body(body.to_owned());
+        problem(sent.send().await.unwrap()).await
+    };
+    for (body, path, said) in [
+        ("", "", "EOF"),
+        ("{", "", "EOF"),
+        ("nonsense", "", "expected"),
+        ("[]", "", ""),
+        ("null", "", "expected"),
+        ("{}", "", "missing field `key`"),
+        (r#"{"key": 7}"#, "key", "expected a string"),
+        (r#"{"key": null}"#, "key", "expected a string"),
+        (r#"{"key": "a", "kex": "b"}"#, "kex", "unknown field `kex`"),
+        (r#"{"key": "a", "key": "b"}"#, "", "duplicate field"),
+        (r#"{"key": "a"} {"key": "b"}"#, "", "goes on after its end"),
+        (r#"{"key": "\ud800"}"#, "key", ""),
+    ] {
+        let refused = send(body).await;
+        assert_eq!(
+            (&refused["code"], &refused["status"]),
+            (&json!("invalid_request"), &json!(400)),
+            "{body}"
+        );
+        assert_eq!(refused["errors"][0]["path"], path, "{body}: {refused}");
+        assert!(refused["errors"][0]["message"].as_str().unwrap().contains(said), "{body}: {refused}");
+    }
+    let deep = format!("{}{}", r#"{"key":"#, "[".repeat(100_000));
+    assert_eq!(send(&deep).await["code"], "invalid_request");
+    let huge = format!(r#"{{"key": "{}"}}"#, "a".repeat(300 * 1024));
+    assert_eq!(send(&huge).await["code"], "too_large");
+    let no_text =
+        served.post("/v1/session").header("content-type", "application/json").body(vec![0xff, 0xfe]);
+    assert_eq!(problem(no_text.send().await.unwrap()).await["code"], "invalid_request");
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""] {
+        let sent = served.post("/v1/session").header("content-type", kind).body("{}");
+        assert_eq!(problem(sent.send().await.unwrap()).await["code"], "unsupported_media_type", "{kind}");
+    }
+    let with_charset =
+        served.post("/v1/session").header("content-type", "application/json; charset=utf-8").body("{}");
+    assert_eq!(problem(with_charset.send().await.unwrap()).await["code"], "invalid_request");
+    served.stop().await;
+}
+
+async fn the_description_is_there() {
+    let served = Served::with(|_, options| options.trust_loopback = false).await;
+
+    let description: serde_json::Value =
+        served.get("/openapi.json").send().await.unwrap().json().await.unwrap();
+
+    assert!(description["paths"]["/v1/session"]["post"].is_object(), "{description}");
+    assert_eq!(description["components"]["securitySchemes"]["key"]["scheme"], "bearer");
+    served.stop().await;
+}
