@@ -47,7 +47,8 @@ pub use cache::{Deleted, delete, forget};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, RunSummary,
     StepShown, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, progress_of,
-    run_of_tenant, shown_run, summarise,
+    run_of_tenant, shown_run,
+    summarise,
 };
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};

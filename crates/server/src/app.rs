@@ -8,14 +8,14 @@ use telecine_queue::Queue;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::{PLAYBACK_SECRET, Shelves};
 use crate::api::transcode::{Bench, TranscodeOptions};
 use crate::api::uploads::{UploadOptions, Uploads};
-use crate::api::{PLAYBACK_SECRET, Shelves};
 use crate::caller::Known;
 use crate::hub::Hub;
 use crate::pace::Pace;
-use crate::problem::Problem;
 use crate::readiness::Readiness;
+use crate::problem::Problem;
 use crate::remote::Remote;
 use crate::secret::Secret;
 
