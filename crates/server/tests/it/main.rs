@@ -17,6 +17,7 @@ mod operations;
 mod requests;
 mod runs;
 mod support;
+mod transcode;
 mod uploads;
 
 use std::process::ExitCode;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         operations::trials(),
         requests::trials(),
         runs::trials(),
+        transcode::trials(),
         uploads::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
