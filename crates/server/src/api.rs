@@ -6,9 +6,10 @@ mod jobs;
 mod lanes;
 mod limits;
 mod recipes;
-mod session;
 mod runs;
+mod session;
 pub(crate) mod uploads;
+mod webhooks;
 mod workers;
 
 use std::sync::Arc;
@@ -57,6 +58,7 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(recipes::routes())
         .merge(session::routes())
         .merge(runs::routes())
+        .merge(webhooks::routes())
         .merge(workers::routes())
         .merge(uploads::routes())
 }
