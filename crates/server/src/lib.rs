@@ -21,6 +21,7 @@ mod app;
 mod caller;
 mod cors;
 mod extract;
+mod hub;
 pub mod keys;
 mod listen;
 mod observe;
@@ -29,6 +30,7 @@ mod pace;
 mod problem;
 mod readiness;
 mod remote;
+mod secret;
 mod sessions;
 mod token;
 

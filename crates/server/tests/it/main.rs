@@ -10,6 +10,7 @@ mod claims;
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod clips;
 mod connections;
+mod events;
 mod operations;
 mod requests;
 mod runs;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         callers::trials(),
         claims::trials(),
         connections::trials(),
+        events::trials(),
         operations::trials(),
         requests::trials(),
         runs::trials(),
