@@ -16,6 +16,7 @@ mod requests;
 mod runs;
 mod support;
 mod uploads;
+mod webhooks;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         requests::trials(),
         runs::trials(),
         uploads::trials(),
+        webhooks::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
