@@ -45,7 +45,7 @@ mod source;
 mod submission;
 mod workshop;
 
-pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions, content_type};
+pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, RunSummary,
     StepShown, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, progress_of,

@@ -15,6 +15,7 @@ mod scan;
 mod session;
 pub(crate) mod transcode;
 pub(crate) mod uploads;
+mod webhooks;
 mod workers;
 
 use std::sync::Arc;
@@ -70,6 +71,7 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(recipes::routes())
         .merge(session::routes())
         .merge(runs::routes())
+        .merge(webhooks::routes())
         .merge(workers::routes())
         .merge(scan::routes())
         .merge(transcode::routes())

@@ -19,6 +19,7 @@ mod runs;
 mod support;
 mod transcode;
 mod uploads;
+mod webhooks;
 
 use std::process::ExitCode;
 
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         runs::trials(),
         transcode::trials(),
         uploads::trials(),
+        webhooks::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
