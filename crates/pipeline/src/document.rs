@@ -11,9 +11,9 @@ use telecine_queue::{
     Job, JobFilter, JobState, Page, Queue, QueueError, Record, Run, RunId, RunState, Timestamp,
 };
 
+use crate::lifetime::is_deleted;
 use crate::records::{
-    FailureRecord, InputRecord, LifetimeRecord, OutputRecord, RunRecord, StoredFile, WarningRecord,
-    assembled, parse_as,
+    FailureRecord, InputRecord, OutputRecord, RunRecord, StoredFile, WarningRecord, parse_as, read_records,
 };
 use crate::submission::RunMeta;
 
@@ -138,11 +138,13 @@ pub async fn describe(queue: &dyn Queue, id: &RunId) -> Result<Option<RunDocumen
     let Some(run) = queue.get_run(id).await? else { return Ok(None) };
     let mut jobs = jobs_of_run(queue, id, &[]).await?;
     jobs.reverse();
-    let records = assembled(queue.records(id, None).await?)?;
-    let lifetime = records.iter().find(|record| record.kind == LifetimeRecord::TYPE);
-    let lifetime: Option<LifetimeRecord> = lifetime.cloned().map(parse_as).transpose()?;
-    if lifetime.is_some_and(|lifetime| lifetime.has_ended) {
+    if is_deleted(queue, id).await? {
         return Ok(None);
+    }
+    // Segments, sound and plans are most of what a film has, and for its makers alone.
+    let mut records = Vec::new();
+    for kind in [InputRecord::TYPE, OutputRecord::TYPE, WarningRecord::TYPE, FailureRecord::TYPE] {
+        records.extend(read_records(queue, id, kind).await?);
     }
     Facts { run, jobs, records }.document().map(Some)
 }

@@ -49,7 +49,7 @@ pub use document::{
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
 pub use kinds::NoProgram;
-pub use lifetime::{Deleted, delete};
+pub use lifetime::{Deleted, delete, is_deleted};
 pub use live::{LiveFilm, live_film};
 pub use nearest::did_you_mean;
 pub use planned::{CannotPlan, Obstacle, Planned, examine};

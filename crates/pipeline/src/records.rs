@@ -239,8 +239,17 @@ fn page_key(hash: &str, number: usize) -> String {
 
 /// Every document of one type, by key.
 pub async fn read_all<T: RunRecord>(queue: &dyn Queue, run: &RunId) -> Result<Vec<(String, T)>, QueueError> {
-    let records = queue.records(run, Some(T::TYPE)).await?;
-    whole(queue, run, records).await?.into_iter().map(parse).collect()
+    read_records(queue, run, T::TYPE).await?.into_iter().map(parse).collect()
+}
+
+/// The records of one type, each with its whole document.
+pub(crate) async fn read_records(
+    queue: &dyn Queue,
+    run: &RunId,
+    kind: &str,
+) -> Result<Vec<Record>, QueueError> {
+    let records = queue.records(run, Some(kind)).await?;
+    whole(queue, run, records).await
 }
 
 /// The documents of one type under these keys, by key; those that nobody wrote are left out.
@@ -271,7 +280,7 @@ pub async fn read<T: RunRecord>(queue: &dyn Queue, run: &RunId, key: &str) -> Re
 }
 
 /// Documents that stand on pages, put together; the pages are left out.
-pub(crate) fn assembled(records: Vec<Record>) -> Result<Vec<Record>, QueueError> {
+fn assembled(records: Vec<Record>) -> Result<Vec<Record>, QueueError> {
     let (pages, documents): (Vec<Record>, Vec<Record>) =
         records.into_iter().partition(|record| record.kind == PAGE);
     let pages: BTreeMap<&str, &str> =
