@@ -131,6 +131,11 @@ impl Blobs {
         }
     }
 
+    /// Whether blobs are files of this machine.
+    pub(crate) fn is_folder(&self) -> bool {
+        matches!(&*self.place, Place::Folder(_))
+    }
+
     /// The file of a blob, where the store is a folder.
     pub fn local_path(&self, key: &str) -> Option<PathBuf> {
         match &*self.place {

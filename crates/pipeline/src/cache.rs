@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 use telecine_media::Capabilities;
-use telecine_queue::{RunId, RunState};
+use telecine_queue::{Run, RunId, RunState};
 
 use crate::blobs::{Blobs, StoreError, hash_bytes, hash_file};
 use crate::failure::Attempted;
@@ -61,12 +61,9 @@ pub(crate) async fn remember(attempt: &Attempt<'_>, work: &WorkName) -> Attempte
 pub(crate) async fn borrow(attempt: &Attempt<'_>, work: &WorkName) -> Attempted<Option<RunId>> {
     let (queue, blobs) = (&*attempt.shop.queue, &attempt.shop.blobs);
     let Some(owner) = maker(blobs, &work.key(&attempt.job.tenant)).await? else { return Ok(None) };
-    let run = queue.get_run(&owner).await?;
-    let is_usable =
-        run.is_some_and(|run| run.state == RunState::Succeeded && run.tenant == attempt.job.tenant);
-    if !is_usable || owner == *attempt.run {
-        return Ok(None);
-    }
+    let made = queue.get_run(&owner).await?;
+    let is_usable = |run: &Run| run.state == RunState::Succeeded && run.tenant == attempt.job.tenant;
+    let Some(made) = made.filter(is_usable).filter(|run| run.id != *attempt.run) else { return Ok(None) };
     let outputs = read_all::<OutputRecord>(queue, &owner).await?;
     if !are_whole(blobs, &attempt.job.tenant, &owner, &outputs).await? {
         return Ok(None);
@@ -89,6 +86,9 @@ pub(crate) async fn borrow(attempt: &Attempt<'_>, work: &WorkName) -> Attempted<
         attempt.leave(key, &warning);
     }
     attempt.leave(BORROWED, &BorrowedRecord { owner: owner.clone() });
+    if made.playable_at.is_some() {
+        attempt.context.playable();
+    }
     Ok(Some(owner))
 }
 

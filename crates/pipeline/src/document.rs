@@ -13,9 +13,9 @@ use telecine_queue::{
     Job, JobFilter, JobState, Page, Queue, QueueError, Record, Run, RunId, RunState, Timestamp,
 };
 
+use crate::lifetime::is_deleted;
 use crate::records::{
-    FailureRecord, InputRecord, LIFETIME, LifetimeRecord, OutputRecord, RunRecord, StoredFile, WarningRecord,
-    parse_as, read_versioned, with_pages,
+    FailureRecord, InputRecord, OutputRecord, RunRecord, StoredFile, WarningRecord, parse_as, with_pages,
 };
 use crate::submission::RunMeta;
 
@@ -182,8 +182,7 @@ pub(crate) async fn is_forgotten(queue: &dyn Queue, run: &Run) -> Result<bool, Q
     if run.finished_at.is_none() {
         return Ok(false);
     }
-    let (_, lifetime) = read_versioned::<LifetimeRecord>(queue, &run.id, LIFETIME).await?;
-    Ok(lifetime.is_some_and(|lifetime| lifetime.has_ended))
+    is_deleted(queue, &run.id).await
 }
 
 /// The document of a run that was read just now. What its jobs say of segments and programs is not read: of a long film

@@ -54,7 +54,7 @@ pub use document::{
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
 pub use kinds::NoProgram;
-pub use lifetime::{Deleted, delete, forget};
+pub use lifetime::{Deleted, delete, forget, is_deleted};
 pub use live::{LiveFilm, live_film};
 pub use nearest::did_you_mean;
 pub use planned::{CannotPlan, Obstacle, Planned, examine};

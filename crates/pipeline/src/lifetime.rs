@@ -62,7 +62,7 @@ pub(crate) async fn change(
 }
 
 /// Whether somebody has deleted the run, of which only the outputs live on with others.
-pub(crate) async fn is_deleted(queue: &dyn Queue, run: &RunId) -> Result<bool, QueueError> {
+pub async fn is_deleted(queue: &dyn Queue, run: &RunId) -> Result<bool, QueueError> {
     let (_, lifetime) = read_versioned::<LifetimeRecord>(queue, run, LIFETIME).await?;
     Ok(lifetime.is_some_and(|lifetime| lifetime.has_ended))
 }

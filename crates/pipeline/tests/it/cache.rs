@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             borrowing_races_deleting,
         ),
         trial("cache::what_is_no_longer_whole_is_not_borrowed".into(), what_is_not_whole_is_not_borrowed),
+        trial("cache::a_borrowed_film_can_be_played_at_once".into(), a_borrowed_film_is_playable),
         trial("cache::an_input_is_taken_in_once".into(), an_input_is_taken_in_once),
         trial("cache::a_damaged_segment_is_made_again".into(), a_damaged_segment_is_made_again),
         trial("cache::what_a_run_stored_on_the_way_is_removed".into(), intermediates_are_removed),
@@ -141,6 +142,22 @@ async fn what_is_not_whole_is_not_borrowed() {
     let later = succeeds(&studio, of(&images(160), &file)).await;
 
     assert!(studio.kinds_of(&later).await.contains(&"image".to_owned()));
+    studio.close().await;
+}
+
+async fn a_borrowed_film_is_playable() {
+    let studio = Studio::open().await;
+    let file = studio.file("film.mp4");
+    clips::film(2, &file);
+    let long = "a tenant whose name has odd signs ".repeat(5);
+    let of_tenant = || Submission { tenant: long.clone(), ..of(&recipe(vec![hls()]), &file) };
+    succeeds(&studio, of_tenant()).await;
+
+    let borrower = succeeds(&studio, of_tenant()).await;
+
+    assert_eq!(studio.kinds_of(&borrower).await, ["ingest"]);
+    let shown = describe(&*studio.queue, &borrower).await.unwrap().unwrap();
+    assert!(shown.playable_at.is_some());
     studio.close().await;
 }
 

@@ -158,7 +158,7 @@ async fn interrupted(
     Ok(Answer::Interrupted)
 }
 
-/// As it can be typed again. `--fresh` would start over.
+/// As it can be typed again, to follow the run that was just stopped: `--fresh` would begin another one.
 fn this_command() -> String {
     let words = std::env::args().filter(|word| word != "--fresh");
     words.map(|word| quoted(&harmless(&word))).collect::<Vec<_>>().join(" ")
