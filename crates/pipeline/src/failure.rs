@@ -4,6 +4,7 @@ use telecine_media::MediaError;
 use telecine_queue::{Failure, Job, JobContext, JobError, QueueError};
 
 use crate::blobs::{FetchError, StoreError};
+use crate::log::ToolRuns;
 use crate::planned::{CannotPlan, Obstacle};
 use crate::records::{FailureRecord, record};
 
@@ -41,6 +42,13 @@ impl Failed {
 
     /// Keeps the details with the run and says to the queue what becomes of the job.
     pub(crate) fn settle(self, job: &Job, context: &JobContext) -> Failure {
+        self.settle_after(None, job, context)
+    }
+
+    /// The same after an attempt that started programs: one of them may be the reason.
+    pub(crate) fn settle_after(self, tools: Option<&ToolRuns>, job: &Job, context: &JobContext) -> Failure {
+        let ended = tools.and_then(|tools| tools.failed_with(&self.stderr_tail));
+        let (exit_code, signal) = ended.unwrap_or_default();
         let step = job.step.clone().unwrap_or_else(|| job.kind.clone());
         // Servers and files have a say in it.
         let message = printable(&self.message);
@@ -54,8 +62,8 @@ impl Failed {
             stderr_tail: printable(&self.stderr_tail),
             retryable,
             attempt: job.attempt,
-            exit_code: None,
-            signal: None,
+            exit_code,
+            signal,
         };
         context.record(record(job.id.to_string(), &details));
         if retryable { Failure::Retry(error) } else { Failure::ForGood(error) }
@@ -63,7 +71,7 @@ impl Failed {
 }
 
 /// Postgres stores no NUL, and a terminal should obey nobody's escape sequences.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 

@@ -207,7 +207,7 @@ impl Film {
         let (_, source) = attempt.input().await?;
         // Only sources with atoms have one.
         let summary = mp4_summary(source.path()).await.ok();
-        let toolbox = &attempt.shop.toolbox;
+        let toolbox = &attempt.toolbox;
         let sound = local.sound.as_ref();
         match verify(toolbox, &promise, &local.rungs, sound, summary.as_ref(), &attempt.cancel).await {
             Ok(verified) => Ok(verified),

@@ -32,6 +32,7 @@ pub mod keys;
 pub mod kinds;
 mod lifetime;
 mod live;
+mod log;
 mod nearest;
 pub mod outside;
 mod planned;
@@ -56,6 +57,7 @@ pub use input::{CompletedUpload, Input};
 pub use kinds::NoProgram;
 pub use lifetime::{Deleted, delete, forget, is_deleted};
 pub use live::{LiveFilm, live_film};
+pub use log::{AttemptLog, JobLog, RunLog, run_log};
 pub use nearest::did_you_mean;
 pub use planned::{CannotPlan, Obstacle, Planned, examine};
 pub use recipe::{

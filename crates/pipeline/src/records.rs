@@ -140,6 +140,52 @@ pub struct FailureRecord {
     pub signal: Option<i32>,
 }
 
+/// The programs of a job's last attempt. Under the job's id.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolsRecord {
+    /// How many were started.
+    pub total: u32,
+    /// The first, the last, and those that failed.
+    pub tools: Vec<ToolRun>,
+}
+
+/// A program that was run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ToolRun {
+    /// What it was run for.
+    pub step: String,
+    /// The program and its arguments. Folders of the machine are `{scratch}` and `{store}`.
+    pub argv: Vec<String>,
+    /// Whether it is a program of the operator's own.
+    pub is_of_user: bool,
+    /// Of a program that ended by itself.
+    pub exit_code: Option<i32>,
+    /// That ended it.
+    pub signal: Option<i32>,
+    /// The end of what it wrote, up to 4 KiB.
+    pub stderr_tail: String,
+    /// How long it ran; `None` where the attempt ended before it.
+    pub wall_ms: Option<u64>,
+}
+
+impl ToolRun {
+    pub fn has_failed(&self) -> bool {
+        self.signal.is_some() || self.exit_code.is_some_and(|code| code != 0)
+    }
+}
+
+impl ToolsRecord {
+    /// Without what an operator may have written into a command line.
+    pub(crate) fn for_others(mut self) -> Self {
+        for tool in self.tools.iter_mut().filter(|tool| tool.is_of_user) {
+            tool.argv.truncate(1);
+            tool.argv.push("…".to_owned());
+        }
+        self
+    }
+}
+
 /// Who uses the outputs of a run beside itself. One, under the key [`LIFETIME`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LifetimeRecord {
@@ -187,6 +233,7 @@ types! {
     OutputRecord => "output",
     WarningRecord => "warning",
     FailureRecord => "failure",
+    ToolsRecord => "tools",
     LifetimeRecord => "lifetime",
     BorrowedRecord => "borrowed",
 }

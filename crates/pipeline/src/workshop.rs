@@ -1,6 +1,6 @@
 //! What all kinds share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::Blobs;
+use crate::log::ToolRuns;
 use crate::records::{InputRecord, SourceAt};
-use crate::scratch::Scratch;
+use crate::scratch::{JobFolder, Scratch};
 use crate::source::{CacheRoom, PullPatience, SourceCache};
 
 /// Programs, blobs, scratch and limits of one worker.
@@ -71,6 +72,13 @@ impl Workshop {
     /// What the installed programs can do, asked once.
     pub(crate) async fn capabilities(&self, cancel: &CancellationToken) -> Result<&Capabilities, MediaError> {
         self.capabilities.get_or_try_init(|| self.detect(cancel)).await
+    }
+
+    /// Of the programs that an attempt with this folder will start.
+    pub(crate) fn history_for(&self, folder: &JobFolder) -> ToolRuns {
+        // Any key will do: what is before it is the store's folder.
+        let store = self.blobs.local_path("_").and_then(|file| file.parent().map(Path::to_owned));
+        ToolRuns::new(folder.path(), self.scratch.root(), store.as_deref())
     }
 
     /// Whether a job has to copy the source to its scratch folder before it can read it.

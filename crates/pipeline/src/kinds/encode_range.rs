@@ -58,7 +58,7 @@ impl Work for EncodeRange {
                     let _ = tell.send(done);
                 }
             };
-            Box::pin(encode_range(&attempt.shop.toolbox, &job, &attempt.cancel, tell))
+            Box::pin(encode_range(&attempt.toolbox, &job, &attempt.cancel, tell))
                 .await
                 .map_err(Failed::from)
         };

@@ -64,7 +64,7 @@ async fn require_first(attempt: &Attempt<'_>) -> Attempted<()> {
 async fn described(attempt: &Attempt<'_>, meta: &RunMeta) -> Attempted<InputRecord> {
     let shop = attempt.shop;
     let (taken, source) = take(attempt, &meta.input).await?;
-    let (format, probe) = examine(&shop.toolbox, source.path(), &shop.limits, &attempt.cancel).await?;
+    let (format, probe) = examine(&attempt.toolbox, source.path(), &shop.limits, &attempt.cancel).await?;
     Ok(InputRecord {
         uri: meta.input.to_string(),
         bytes: taken.bytes,

@@ -13,9 +13,16 @@ mod connections;
 mod events;
 mod health;
 mod metrics;
+mod files;
 mod operations;
+#[path = "../../../queue/tests/it/postgres_server.rs"]
+#[allow(dead_code, reason = "the queue's own tests use more of it")]
+mod postgres_server;
 mod requests;
 mod runs;
+#[path = "../../../pipeline/tests/it/s3_server.rs"]
+#[allow(dead_code, reason = "the pipeline's own tests use more of it")]
+mod s3_server;
 mod support;
 mod transcode;
 mod uploads;
@@ -42,6 +49,7 @@ fn main() -> ExitCode {
         events::trials(),
         health::trials(),
         metrics::trials(),
+        files::trials(),
         operations::trials(),
         requests::trials(),
         runs::trials(),
