@@ -21,7 +21,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::extract::Json;
 use crate::problem::{Code, Problem, ProblemDocument};
-use crate::{caller, cors, observe, sessions};
+use crate::{caller, cors, docs, observe, sessions};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -63,6 +63,7 @@ fn resources() -> OpenApiRouter<Arc<App>> {
 pub fn router(app: &Arc<App>) -> Router {
     let (router, description) = resources().split_for_parts();
     let router = router
+        .merge(docs::routes(&description))
         .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))));
     layered(router, app)
 }

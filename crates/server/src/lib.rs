@@ -20,6 +20,7 @@ mod api;
 mod app;
 mod caller;
 mod cors;
+mod docs;
 mod extract;
 pub mod keys;
 mod listen;
