@@ -40,7 +40,8 @@ impl Input {
 
     /// What no input can look like, whatever is configured.
     pub(crate) fn fault(&self) -> Option<(&'static str, &'static str)> {
-        let is_plain = |text: &str| text.chars().count() <= LONGEST_NAME && !text.chars().any(char::is_control);
+        let is_plain =
+            |text: &str| text.chars().count() <= LONGEST_NAME && !text.chars().any(char::is_control);
         let (is_right, message) = match self {
             Self::Upload(id) => (keys::upload("", id).is_some(), "this is no id of an upload"),
             Self::Url(address) => {
@@ -94,8 +95,8 @@ impl<'de> Deserialize<'de> for Input {
 
 #[cfg(feature = "openapi")]
 mod schema {
-    use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, OneOfBuilder, Schema, Type};
     use utoipa::openapi::RefOr;
+    use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, OneOfBuilder, Schema, Type};
     use utoipa::{PartialSchema, ToSchema};
 
     use super::Input;
@@ -106,9 +107,24 @@ mod schema {
         fn schema() -> RefOr<Schema> {
             let kinds = [
                 ("upload", "^[0-9A-Za-z_-]{1,64}$", 64, "An upload that is complete, by its id."),
-                ("url", "^https?://[^\\s\\x00-\\x1f\\x7f-\\x9f]+$", 2_048, "Pulled over HTTP from a public address."),
-                ("s3", "^s3://[^/\\x00-\\x1f\\x7f-\\x9f]+/[^\\x00-\\x1f\\x7f-\\x9f]+$", 1_000, "An object in a bucket that the configuration allows."),
-                ("path", "^/[^\\x00-\\x1f\\x7f-\\x9f]*$", 1_000, "A file of the server, in a folder that the configuration allows."),
+                (
+                    "url",
+                    "^https?://[^\\s\\x00-\\x1f\\x7f-\\x9f]+$",
+                    2_048,
+                    "Pulled over HTTP from a public address.",
+                ),
+                (
+                    "s3",
+                    "^s3://[^/\\x00-\\x1f\\x7f-\\x9f]+/[^\\x00-\\x1f\\x7f-\\x9f]+$",
+                    1_000,
+                    "An object in a bucket that the configuration allows.",
+                ),
+                (
+                    "path",
+                    "^/[^\\x00-\\x1f\\x7f-\\x9f]*$",
+                    1_000,
+                    "A file of the server, in a folder that the configuration allows.",
+                ),
             ];
             let one = kinds.into_iter().fold(OneOfBuilder::new(), |all, (kind, pattern, longest, about)| {
                 let value = ObjectBuilder::new()

@@ -103,9 +103,8 @@ impl RunRequest {
         if self.recipe.is_empty() || self.recipe.chars().count() > NAME_BYTES {
             faults.push(RequestFault::invalid("recipe", "a recipe's name has 1 to 200 characters"));
         }
-        let is_id = |id: &String| {
-            (1..=NAME_BYTES).contains(&id.chars().count()) && !id.chars().any(char::is_control)
-        };
+        let is_id =
+            |id: &String| (1..=NAME_BYTES).contains(&id.chars().count()) && !id.chars().any(char::is_control);
         if self.external_id.as_ref().is_some_and(|id| !is_id(id)) {
             let message = "an id has 1 to 200 characters, none of which is a control character";
             faults.push(RequestFault::invalid("external_id", message));

@@ -46,12 +46,14 @@ CREATE FUNCTION telecine.run_is_playable() RETURNS trigger
     AS $$
 BEGIN
     NEW.event_seq := NEW.event_seq + 1;
-    INSERT INTO telecine.event (run, seq, type, at, body)
+    NEW.event_xid := GREATEST(NEW.event_xid, pg_current_xact_id());
+    INSERT INTO telecine.event (run, seq, type, at, body, xid)
     VALUES (
         NEW.id, NEW.event_seq, 'run.playable', clock_timestamp(),
         json_build_object(
             'state', NEW.state, 'name', NEW.name, 'external_id', NEW.external_id, 'generation', NEW.generation
-        )
+        ),
+        NEW.event_xid
     );
     RETURN NEW;
 END
@@ -69,23 +71,26 @@ DECLARE
     END;
 BEGIN
     NEW.event_seq := NEW.event_seq + 1;
-    INSERT INTO telecine.event (run, seq, type, at, body)
+    NEW.event_xid := GREATEST(NEW.event_xid, pg_current_xact_id());
+    INSERT INTO telecine.event (run, seq, type, at, body, xid)
     VALUES (
         NEW.id, NEW.event_seq, type, clock_timestamp(),
         json_build_object(
             'state', CASE WHEN TG_OP = 'INSERT' THEN 'queued' ELSE NEW.state END, 'name', NEW.name,
             'external_id', NEW.external_id, 'generation', NEW.generation
-        )
+        ),
+        NEW.event_xid
     );
     -- A run whose jobs were all there before has ended as it begins.
     IF TG_OP = 'INSERT' AND NEW.state <> 'queued' THEN
         NEW.event_seq := NEW.event_seq + 1;
-        INSERT INTO telecine.event (run, seq, type, at, body)
+        INSERT INTO telecine.event (run, seq, type, at, body, xid)
         VALUES (
             NEW.id, NEW.event_seq, 'run.' || NEW.state, clock_timestamp(),
             json_build_object(
                 'state', NEW.state, 'name', NEW.name, 'external_id', NEW.external_id, 'generation', NEW.generation
-            )
+            ),
+            NEW.event_xid
         );
     END IF;
     RETURN NEW;
@@ -114,7 +119,8 @@ CREATE TABLE telecine.event (
     seq bigint NOT NULL,
     type text NOT NULL,
     at timestamp with time zone NOT NULL,
-    body json NOT NULL
+    body json NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL
 );
 CREATE TABLE telecine.idempotency (
     tenant text NOT NULL,
@@ -354,6 +360,7 @@ CREATE TABLE telecine.run (
     playable_at timestamp with time zone,
     finished_at timestamp with time zone,
     priority integer,
+    event_xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
     CONSTRAINT run_state_is_known CHECK ((state = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'partial'::text, 'failed'::text, 'cancelled'::text])))
 );
 CREATE TABLE telecine.schedule (
@@ -443,6 +450,7 @@ ALTER TABLE ONLY telecine.upkeep
     ADD CONSTRAINT upkeep_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY telecine.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
+CREATE INDEX event_fed ON telecine.event USING btree (xid, run, seq);
 CREATE INDEX idempotency_expiry ON telecine.idempotency USING btree (expires_at);
 CREATE INDEX idempotency_of_run ON telecine.idempotency USING btree (run) WHERE (run IS NOT NULL);
 CREATE INDEX job_admitted ON telecine.job USING btree (limit_key, state) WHERE ((limit_key IS NOT NULL) AND (state = ANY (ARRAY['pending'::text, 'running'::text])));

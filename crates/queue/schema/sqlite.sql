@@ -26,13 +26,14 @@ CREATE TABLE entry (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE event (
-    run  TEXT    NOT NULL,
-    seq  INTEGER NOT NULL,
-    type TEXT    NOT NULL,
-    at   INTEGER NOT NULL,
-    body TEXT    NOT NULL,
-    PRIMARY KEY (run, seq)
-) STRICT, WITHOUT ROWID;
+    place INTEGER PRIMARY KEY AUTOINCREMENT,
+    run   TEXT    NOT NULL,
+    seq   INTEGER NOT NULL,
+    type  TEXT    NOT NULL,
+    at    INTEGER NOT NULL,
+    body  TEXT    NOT NULL,
+    CONSTRAINT event_is_numbered UNIQUE (run, seq)
+) STRICT;
 
 CREATE TRIGGER event_goes_out AFTER INSERT ON event BEGIN
     INSERT INTO outbox (run, sink, seq, due_at)

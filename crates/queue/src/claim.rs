@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -21,18 +21,21 @@ pub struct Claim {
     /// As it was claimed.
     pub(crate) job: Arc<Job>,
     pub(crate) slot: Option<u32>,
+    since: Instant,
 }
 
 impl Claim {
     pub(crate) fn of(job: &Arc<Job>) -> Self {
-        Self { job: Arc::clone(job), slot: None }
+        Self { job: Arc::clone(job), slot: None, since: Instant::now() }
     }
 
     /// A claim whose holder is somewhere else and has kept what it was given: `job` as it is now, and fence, attempt and
     /// losses as they were when it was claimed. Whether the claim still holds is for `finish` to say, as of any other.
     pub fn kept_elsewhere(mut job: Job, fence: Fence, attempt: u32, lost: u32) -> Self {
         (job.fence, job.attempt, job.lost) = (fence, attempt, lost);
-        Self::of(&Arc::new(job))
+        let held = job.claimed_at.map_or(Duration::ZERO, |at| Timestamp::now().since(at));
+        let since = Instant::now().checked_sub(held).unwrap_or_else(Instant::now);
+        Self { since, ..Self::of(&Arc::new(job)) }
     }
 
     /// Remembers which slot runs the job, for the timeline.
@@ -58,6 +61,10 @@ impl Claim {
 
     pub fn fence(&self) -> Fence {
         self.job.fence
+    }
+
+    pub(crate) fn held_for(&self) -> Duration {
+        self.since.elapsed()
     }
 }
 

@@ -14,6 +14,7 @@ use crate::claim::{Attempt, Finish, Settled};
 use crate::entry::{Entry, NewEntry};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered};
+use crate::feed::{Fed, FeedCursor};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
@@ -30,6 +31,17 @@ pub(crate) trait Around: Clone + Send + Sync + 'static {
         call: Call,
         inner: impl Future<Output = Result<T>> + Send,
     ) -> impl Future<Output = Result<T>> + Send;
+
+    /// What came of a verb that did what it was asked.
+    fn note(&self, _: Done<'_>) {}
+}
+
+/// What some verbs did, for whoever counts.
+pub(crate) enum Done<'a> {
+    Pulled(&'a [Claimed]),
+    Finished(&'a [Finish], &'a [Settled]),
+    Reaped(&'a Reaped),
+    Beaten(&'a BeatReply),
 }
 
 /// A verb as it is being called.
@@ -74,11 +86,15 @@ impl<D: Around> Queue for Decorated<D> {
     }
 
     async fn pull(&self, pull: Pull) -> Result<Vec<Claimed>> {
-        self.with.around(call!("pull"), self.inner.pull(pull)).await
+        let claimed = self.with.around(call!("pull"), self.inner.pull(pull)).await?;
+        self.with.note(Done::Pulled(&claimed));
+        Ok(claimed)
     }
 
     async fn finish(&self, batch: &[Finish]) -> Result<Vec<Settled>> {
-        self.with.around(call!("finish", batch.len()), self.inner.finish(batch)).await
+        let settled = self.with.around(call!("finish", batch.len()), self.inner.finish(batch)).await?;
+        self.with.note(Done::Finished(batch, &settled));
+        Ok(settled)
     }
 
     async fn cancel(&self, id: JobId) -> Result<()> {
@@ -142,7 +158,9 @@ impl<D: Around> Queue for Decorated<D> {
     }
 
     async fn reap(&self) -> Result<Reaped> {
-        self.with.around(call!("reap"), self.inner.reap()).await
+        let reaped = self.with.around(call!("reap"), self.inner.reap()).await?;
+        self.with.note(Done::Reaped(&reaped));
+        Ok(reaped)
     }
 
     async fn prune(&self, keep: Duration) -> Result<u64> {
@@ -217,8 +235,20 @@ impl<D: Around> Queue for Decorated<D> {
         self.with.around(call!("delete_entry"), self.inner.delete_entry(kind, key)).await
     }
 
+    async fn records_named(&self, run: &RunId, kind: &str, keys: &[String]) -> Result<Vec<Record>> {
+        self.with.around(call!("records_named"), self.inner.records_named(run, kind, keys)).await
+    }
+
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {
         self.with.around(call!("events"), self.inner.events(run, after_seq, limit)).await
+    }
+
+    async fn feed(&self, after: Option<FeedCursor>, limit: u32) -> Result<Fed> {
+        self.with.around(call!("feed"), self.inner.feed(after, limit)).await
+    }
+
+    async fn feed_end(&self) -> Result<FeedCursor> {
+        self.with.around(call!("feed_end"), self.inner.feed_end()).await
     }
 
     async fn tell(&self, run: &RunId, name: &str, body: Value) -> Result<Option<u64>> {
@@ -301,6 +331,8 @@ struct DecoratedPulse<D> {
 #[async_trait]
 impl<D: Around> Pulse for DecoratedPulse<D> {
     async fn beat(&mut self, beat: &Beat) -> Result<BeatReply> {
-        self.with.around(call!("beat", beat.claims.len()), self.inner.beat(beat)).await
+        let reply = self.with.around(call!("beat", beat.claims.len()), self.inner.beat(beat)).await?;
+        self.with.note(Done::Beaten(&reply));
+        Ok(reply)
     }
 }

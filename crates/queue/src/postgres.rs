@@ -12,6 +12,7 @@ mod connect;
 mod entries;
 mod events;
 mod failure;
+mod feed;
 mod finish;
 mod graph;
 mod group;
@@ -39,6 +40,7 @@ use crate::claim::{Attempt, Finish, Settled};
 use crate::entry::{Entry, NewEntry};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered, check_told};
+use crate::feed::{Fed, FeedCursor};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId, check_name, check_priority};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
@@ -301,8 +303,20 @@ impl Queue for PostgresQueue {
         self.database.retrying(|| entries::delete(&self.database, kind, key)).await
     }
 
+    async fn records_named(&self, run: &RunId, kind: &str, keys: &[String]) -> Result<Vec<Record>> {
+        self.database.retrying(|| read::records_named(&self.database, run, kind, keys)).await
+    }
+
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {
         self.database.retrying(|| events::events(&self.database, run, after_seq, limit)).await
+    }
+
+    async fn feed(&self, after: Option<FeedCursor>, limit: u32) -> Result<Fed> {
+        self.database.retrying(|| feed::feed(&self.database, after.as_ref(), limit)).await
+    }
+
+    async fn feed_end(&self) -> Result<FeedCursor> {
+        self.database.retrying(|| feed::end(&self.database)).await
     }
 
     async fn tell(&self, run: &RunId, name: &str, body: Value) -> Result<Option<u64>> {

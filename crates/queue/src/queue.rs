@@ -11,6 +11,7 @@ use crate::claim::{Attempt, Finish, Settled};
 use crate::entry::{Entry, NewEntry};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered};
+use crate::feed::{Fed, FeedCursor};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId, JobState};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
@@ -88,7 +89,9 @@ pub trait Queue: Send + Sync + 'static {
     /// Declares silent workers dead and frees what they held; fails what ran past its deadline.
     async fn reap(&self) -> Result<Reaped>;
 
-    /// Forgets history, dead workers and idempotency keys that are old enough; says how many jobs.
+    /// Forgets history, dead workers and idempotency keys that are old enough; says how many jobs. A run goes with the last
+    /// of its jobs, unless it has records: they tell of something that somebody has to clear away, who then calls
+    /// [`Queue::delete_run`].
     async fn prune(&self, keep: Duration) -> Result<u64>;
 
     async fn get(&self, id: JobId) -> Result<Option<Job>>;
@@ -153,8 +156,22 @@ pub trait Queue: Send + Sync + 'static {
     /// `false`: there is none.
     async fn delete_entry(&self, kind: &str, key: &str) -> Result<bool>;
 
+    /// The records of a run of one type under these keys, by key; those that nobody wrote are left out. The cost goes by
+    /// the keys, whatever else the run has.
+    async fn records_named(&self, run: &RunId, kind: &str, keys: &[String]) -> Result<Vec<Record>>;
+
     /// What happened to a run after event number `after_seq` (0: from the start), in order.
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>>;
+
+    /// The events of all runs after a place in the feed (`None`: from the start): each once, those of a run in order, and
+    /// nothing that was committed late is skipped. At most [`Fed::MAX_LIMIT`]. On Postgres an event may be fed somewhat
+    /// later than [`events`](Self::events) tells it: when the transactions that began before it have ended. Events of
+    /// runs that were forgotten are not there any more.
+    async fn feed(&self, after: Option<FeedCursor>, limit: u32) -> Result<Fed>;
+
+    /// Where the feed ends by now: whoever goes on from here is told of what happens from now on. On Postgres some of what
+    /// has just happened may be told, too.
+    async fn feed_end(&self) -> Result<FeedCursor>;
 
     /// Adds an event of the caller's own to a run and gives its number. `None`: there is no such run.
     async fn tell(&self, run: &RunId, name: &str, body: Value) -> Result<Option<u64>>;

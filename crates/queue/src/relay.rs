@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Backoff;
 use crate::error::Result;
 use crate::event::{Delivered, Event, LONGEST_DELAY, Parcel, Undelivered};
+use crate::figures;
 use crate::queue::Queue;
 
 /// Where events go: a broker, a webhook, a file.
@@ -189,10 +190,14 @@ impl Feed {
 async fn send(sink: Arc<dyn Sink>, parcel: Parcel, options: RelayOptions) -> Fate {
     let answer = tokio::time::timeout(options.deliver_within, sink.deliver(&parcel.events)).await;
     let error = match answer {
-        Ok(Ok(())) => return Fate::Delivered(parcel.delivered()),
+        Ok(Ok(())) => {
+            figures::published(sink.name(), parcel.events.len());
+            return Fate::Delivered(parcel.delivered());
+        }
         Ok(Err(error)) => error,
         Err(_) => SinkError::new(format!("no answer within {:?}", options.deliver_within)),
     };
+    figures::not_published(sink.name());
     let delay = error.retry_after.unwrap_or_else(|| options.backoff.delay(parcel.attempt)).min(LONGEST_DELAY);
     tracing::warn!(
         sink = sink.name(), run.id = %parcel.run, attempt = parcel.attempt, %error, ?delay,

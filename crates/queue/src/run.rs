@@ -31,6 +31,11 @@ impl RunId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The lowest that an id made at this instant could be.
+    pub(crate) fn made_at(at: Timestamp) -> String {
+        format!("run_{}", Ulid::from_parts(u64::try_from(at.as_ms()).unwrap_or(0), 0))
+    }
 }
 
 impl fmt::Display for RunId {

@@ -10,6 +10,7 @@ mod connect;
 mod edit;
 mod entries;
 mod events;
+mod feed;
 mod finish;
 mod graph;
 mod limits;
@@ -38,6 +39,7 @@ use crate::claim::{Attempt, Finish, Settled};
 use crate::entry::{Entry, NewEntry};
 use crate::error::Result;
 use crate::event::{Delivered, Event, Parcel, Undelivered, check_told};
+use crate::feed::{Fed, FeedCursor};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId, check_name, check_priority};
 use crate::limit::{Bound, Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
@@ -326,9 +328,25 @@ impl Queue for SqliteQueue {
         self.writer.write(move |tx| entries::delete(tx, &kind, &key)).await
     }
 
+    async fn records_named(&self, run: &RunId, kind: &str, keys: &[String]) -> Result<Vec<Record>> {
+        let (run, kind) = (run.clone(), kind.to_owned());
+        let keys = serde_json::to_string(keys).expect("a list of texts is JSON");
+        self.readers.read(move |connection| read::records_named(connection, &run, &kind, &keys)).await
+    }
+
     async fn events(&self, run: &RunId, after_seq: u64, limit: u32) -> Result<Vec<Event>> {
         let run = run.clone();
         self.readers.read(move |connection| events::events(connection, &run, after_seq, limit)).await
+    }
+
+    async fn feed(&self, after: Option<FeedCursor>, limit: u32) -> Result<Fed> {
+        let place = feed::place_of(after.as_ref())?;
+        let events = self.readers.read(move |connection| feed::feed(connection, place, limit)).await??;
+        Ok(Fed::of(events, after))
+    }
+
+    async fn feed_end(&self) -> Result<FeedCursor> {
+        self.readers.read(feed::end).await
     }
 
     async fn tell(&self, run: &RunId, name: &str, body: Value) -> Result<Option<u64>> {

@@ -16,7 +16,7 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PAT
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, idempotency-key, last-event-id, range, if-match, if-none-match, x-request-id, \
      traceparent, tus-resumable, upload-length, upload-offset, upload-metadata, upload-checksum, upload-concat, \
-     upload-defer-length, x-http-method-override",
+     upload-defer-length, telecine-sha256, x-http-method-override",
 );
 const RESPONSE_HEADERS: HeaderValue = HeaderValue::from_static(
     "location, etag, content-range, accept-ranges, retry-after, x-request-id, tus-resumable, tus-version, \

@@ -38,6 +38,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 use tower_http::timeout::TimeoutBody;
 
+use crate::api::uploads::keep_uploads;
 use crate::app::{App, ServerOptions};
 use crate::keys;
 use crowd::{Busy, Crowd, Seat};
@@ -104,6 +105,7 @@ impl Server {
             tasks: TaskTracker::new(),
         };
         server.tasks.spawn(server.accepting(listener, router));
+        tokio::spawn(keep_uploads(Arc::clone(app)));
         Ok(server)
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
+use telecine_pipeline::{Failed, StoreError};
 use telecine_queue::QueueError;
 use utoipa::{PartialSchema, ToSchema};
 
@@ -203,15 +204,41 @@ impl From<QueueError> for Problem {
             QueueError::NotFound(_) => Self::not_found("job"),
             QueueError::Invalid { reason } => Self::new(Code::InvalidRequest, reason),
             error @ QueueError::KeyReused { .. } => Self::new(Code::KeyReused, error.to_string()),
-            error @ (QueueError::WrongState { .. } | QueueError::WrongRunState { .. }) => {
+            error @ (QueueError::WrongRunState { .. } | QueueError::WrongState { .. }) => {
                 Self::new(Code::Conflict, error.to_string())
             }
+            QueueError::Full { .. } => Self::new(Code::StorageFull, "the database's disk is full; try again later")
+                .retry_after(Duration::from_secs(10)),
             error => {
                 tracing::error!(%error, "the database did not do what was asked");
                 Self::new(Code::Unavailable, "the database does not answer; try again")
                     .retry_after(Duration::from_secs(1))
             }
         }
+    }
+}
+
+/// What a store, a tool or an input did not do.
+impl From<Failed> for Problem {
+    fn from(failed: Failed) -> Self {
+        let code = match failed.code.as_str() {
+            "storage_full" | "disk_full" => Code::StorageFull,
+            "blob_not_found" => Code::NotFound,
+            _ if failed.retryable => Code::Unavailable,
+            "unexpected" => Code::Internal,
+            _ => Code::Unprocessable,
+        };
+        if code == Code::Unavailable || code == Code::Internal {
+            tracing::error!(failed.code, failed.message, "a request could not be answered");
+        }
+        let problem = Self::new(code, format!("{}; {}", failed.message, failed.hint));
+        if failed.retryable { problem.retry_after(Duration::from_secs(1)) } else { problem }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Failed::from(error).into()
     }
 }
 

@@ -1,13 +1,12 @@
--- prune_runs.sql: forget runs that ended long ago, have no job left, and nothing to tell a sink
--- still, with all that was kept about them.
+-- prune_runs.sql: forget runs that ended long ago, have no job left, nothing to tell a sink still, and no record: whoever
+-- left one forgets the run. The records of a run are looked up one run at a time, never joined: there are many.
 WITH gone AS (
     DELETE FROM telecine.run
     WHERE finished_at < now() - $1 * INTERVAL '1 millisecond' AND state NOT IN ('queued', 'running')
+        AND (SELECT 1 FROM telecine.record WHERE record.run = run.id LIMIT 1) IS NULL
         AND NOT EXISTS (SELECT 1 FROM telecine.job WHERE job.run = run.id)
         AND NOT EXISTS (SELECT 1 FROM telecine.job_done WHERE job_done.run = run.id)
         AND NOT EXISTS (SELECT 1 FROM telecine.outbox WHERE outbox.run = run.id)
     RETURNING id
-), records AS (
-    DELETE FROM telecine.record WHERE run = ANY(ARRAY(SELECT id FROM gone))
 )
 DELETE FROM telecine.event WHERE run = ANY(ARRAY(SELECT id FROM gone))

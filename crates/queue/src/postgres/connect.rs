@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row};
 
 use super::failure::{Failure, Tried};
 use super::session::{Session, statement};
-use super::{migrate, sql};
+use super::{feed, migrate, sql};
 use crate::error::{QueueError, Result};
 use crate::open::OpenOptions;
 
@@ -158,6 +158,7 @@ impl Database {
         let server = Server::of(url, options.patience)?;
         let mut first = server.first_connection().await?;
         migrate::bring_up(&server, &mut first, options.migrate).await?;
+        feed::adopt(&server, &mut first).await?;
         // Not worth an error: the server notices by itself.
         let _ = first.close().await;
         let pool = Arc::new(RwLock::new(server.new_pool(options.max_connections)));

@@ -61,7 +61,7 @@ pub(super) async fn events(
     rows.iter().map(event).collect()
 }
 
-fn event(row: &PgRow) -> Tried<Event> {
+pub(super) fn event(row: &PgRow) -> Tried<Event> {
     Ok(Event {
         run: parsed(row, "run")?,
         seq: big_number(row, "seq")?,

@@ -22,6 +22,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "0003_entries",
         sql: include_str!("../../migrations/postgres/0003_entries.sql"),
     },
+    Migration { version: 4, name: "0004_feed", sql: include_str!("../../migrations/postgres/0004_feed.sql") },
 ];
 
 /// Applies what is missing, or refuses a database that is behind.

@@ -142,6 +142,17 @@ pub(super) async fn records(database: &Database, run: &RunId, kind: Option<&str>
     rows.iter().map(record).collect()
 }
 
+pub(super) async fn records_named(
+    database: &Database,
+    run: &RunId,
+    kind: &str,
+    keys: &[String],
+) -> Tried<Vec<Record>> {
+    let mut connection = database.connection().await?;
+    let rows = statement(sql!("records_named")).bind(run.as_str()).bind(kind).bind(keys);
+    rows.fetch_all(&mut connection).await?.iter().map(record).collect()
+}
+
 fn record(row: &PgRow) -> Tried<Record> {
     Ok(Record {
         run: parsed(row, "run")?,

@@ -97,6 +97,7 @@ async fn take_in(shared: &Arc<Shared>, pulled: Pulled, seen: u64, dry: &mut BTre
                 dry.extend(reserved.lanes().into_keys());
             }
             shared.slots.put_back(reserved);
+            shared.slots.tell();
         }
         Err(error) => {
             shared.slots.put_back(reserved);

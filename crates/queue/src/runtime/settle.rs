@@ -80,6 +80,7 @@ async fn settle(shared: &Shared, batch: Vec<Ended>) {
     }
     shared.held.let_go(leaving.iter().map(|(job, _)| (job.id, job.fence)));
     shared.slots.give_back(leaving.iter().map(|(job, slot)| (job.lane.as_str(), *slot)));
+    shared.slots.tell();
 }
 
 /// Work that is done is not thrown away because the database is away: `finish` may be repeated for as long as it

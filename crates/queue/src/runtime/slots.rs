@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 
 use super::Kinds;
 use crate::error::{QueueError, Result};
+use crate::figures;
 
 /// How many jobs a worker runs side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,7 @@ impl Slots {
 #[derive(Debug)]
 pub(super) struct SlotTable {
     table: Mutex<Table>,
+    lanes: BTreeMap<String, u32>,
     total: usize,
     freed: Notify,
 }
@@ -71,7 +73,7 @@ impl SlotTable {
             next += slots;
         }
         let table = Mutex::new(Table { free, reserved: 0 });
-        Self { table, total: next as usize, freed: Notify::new() }
+        Self { table, lanes: lanes.clone(), total: next as usize, freed: Notify::new() }
     }
 
     /// How many slots of the lanes that are wanted are free.
@@ -127,6 +129,15 @@ impl SlotTable {
     pub(super) fn busy(&self) -> usize {
         let table = self.lock();
         self.total - table.reserved - table.free.values().map(Vec::len).sum::<usize>()
+    }
+
+    /// Says how busy each lane is to whoever counts. Slots that a pull is to fill are taken for busy.
+    pub(super) fn tell(&self) {
+        let table = self.lock();
+        for (lane, total) in &self.lanes {
+            let free = table.free.get(lane).map_or(0, Vec::len) as u32;
+            figures::slots(lane, *total, total.saturating_sub(free));
+        }
     }
 
     /// Returns once a slot was given back since the last call.

@@ -39,7 +39,11 @@ fn known(tx: &Tx<'_>, push: &Push, key: &str) -> Result<Option<Pushed>> {
 }
 
 /// What an idempotency key was used for, outside of any push.
-pub(super) fn used_key(connection: &Connection, tenant: &str, key: &str) -> rusqlite::Result<Option<UsedKey>> {
+pub(super) fn used_key(
+    connection: &Connection,
+    tenant: &str,
+    key: &str,
+) -> rusqlite::Result<Option<UsedKey>> {
     connection
         .prepare_cached(sql!("push_known_key"))?
         .query_row(params![tenant, key, Timestamp::now().as_ms()], UsedKey::of_row)

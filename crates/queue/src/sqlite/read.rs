@@ -53,6 +53,17 @@ pub(super) fn records(
     connection.prepare_cached(sql!("records"))?.query_map(params![run.as_str(), kind], row::record)?.collect()
 }
 
+/// Keys come as a JSON list.
+pub(super) fn records_named(
+    connection: &Connection,
+    run: &RunId,
+    kind: &str,
+    keys: &str,
+) -> rusqlite::Result<Vec<Record>> {
+    let mut statement = connection.prepare_cached(sql!("records_named"))?;
+    statement.query_map(params![run.as_str(), kind, keys], row::record)?.collect()
+}
+
 /// A filter as parameters: NULL means any.
 pub(super) struct FilterValues<'a> {
     states: Option<String>,

@@ -13,6 +13,7 @@ use crate::backoff::Backoff;
 use crate::claim::Attempt;
 use crate::entry::Entry;
 use crate::event::Event;
+use crate::feed::{FedEvent, FeedCursor, Place};
 use crate::graph::Record;
 use crate::job::{Fence, Job, JobId};
 use crate::run::Run;
@@ -216,7 +217,10 @@ pub(super) fn worker(row: &Row<'_>, is_alive: impl Fn(&str, i64) -> bool) -> rus
 }
 
 pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
-    let mut column = Columns::of(row);
+    read_event(&mut Columns::of(row))
+}
+
+fn read_event(column: &mut Columns<'_, '_>) -> rusqlite::Result<Event> {
     Ok(Event {
         run: column.parsed()?,
         seq: column.next::<i64>()?.unsigned_abs(),
@@ -224,6 +228,18 @@ pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
         at: column.instant()?,
         body: column.json()?,
     })
+}
+
+pub(super) fn fed_event(row: &Row<'_>) -> rusqlite::Result<FedEvent> {
+    let mut column = Columns::of(row);
+    let event = read_event(&mut column)?;
+    let cursor = feed_cursor(column.next::<i64>()?.unsigned_abs());
+    Ok(FedEvent { cursor, tenant: column.next()?, event })
+}
+
+/// Behind the event at this place; 0 is before all of them.
+pub(super) fn feed_cursor(place: u64) -> FeedCursor {
+    FeedCursor(if place == 0 { Place::Start } else { Place::Row(place) })
 }
 
 pub(super) fn schedule(row: &Row<'_>) -> rusqlite::Result<Schedule> {

@@ -8,6 +8,7 @@ mod entries;
 mod events;
 mod fairness;
 mod faults;
+mod feed;
 mod graphs;
 mod leases;
 mod limits;
@@ -193,6 +194,7 @@ promises! {
         a_job_that_others_wait_for_is_not_deleted
         records_are_written_under_the_fence
         an_edit_of_a_record_names_the_version_it_saw
+        a_run_with_records_outlives_its_history
         a_worker_runs_a_graph_to_its_end
     ;
     records:
@@ -243,6 +245,15 @@ promises! {
         a_sink_that_always_fails_delays_no_other
         a_relay_is_woken_by_another_process
         runs_that_end_by_delete_clear_and_reap_wake_relays
+    ;
+    feed:
+        the_feed_tells_of_all_runs_and_goes_on_where_it_was
+        what_is_committed_late_is_fed
+        a_runs_events_are_fed_in_order_whoever_began_first
+        a_follower_sees_each_event_once_whoever_writes
+        forgotten_runs_leave_the_feed_without_harm
+        a_cursor_that_cannot_be_of_this_database_is_refused
+        events_that_came_from_another_server_are_fed
     ;
     schedules:
         a_schedule_ticks_once_over_five_processes_and_a_clock_jump

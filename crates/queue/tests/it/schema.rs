@@ -9,7 +9,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use telecine_queue::{NewRun, Push, QueueError, RunFilter, RunId, RunPage, pending_migrations};
 
-use crate::ground::{Database, Ground, run, work};
+use crate::ground::{Database, Ground, eventually, run, work};
 use crate::postgres_server::PostgresServer;
 
 pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
@@ -198,6 +198,11 @@ fn a_database_of_any_earlier_schema_keeps_its_runs(ground: Ground) {
             let told = queue.events(&run_id, 0, 9).await.expect("events");
             let story: Vec<(u64, &str)> = told.iter().map(|event| (event.seq, event.name.as_str())).collect();
             assert_eq!(story, [(1, "run.created"), (2, "run.started"), (3, "output.ready")]);
+            let fed = eventually("all is fed", || async {
+                Some(queue.feed(None, 9).await.expect("feed").events).filter(|fed| fed.len() == 3)
+            });
+            let fed: Vec<_> = fed.await.into_iter().map(|fed| (fed.tenant, fed.event)).collect();
+            assert_eq!(fed, told.into_iter().map(|event| ("us".to_owned(), event)).collect::<Vec<_>>());
             queue.close().await;
         })
         .expect("the runtime starts");

@@ -32,14 +32,13 @@ use crate::caller::{Caller, Scope};
 use crate::extract::{Json, Path, created};
 use crate::problem::{Code, Problem, ProblemDocument};
 use document::UploadDocument;
-use form::BodyRules;
 use headers::{METHOD_OVERRIDE, TUS_RESUMABLE, TUS_VERSION, VERSION, require_version};
 use receive::{Sink, on_disk};
 use stage::Stage;
 use under_way::UnderWay;
 use whole::Whole;
 
-pub use keep::keep_uploads;
+pub(crate) use keep::keep_uploads;
 
 /// What an operator may set of uploads.
 #[derive(Clone, Debug)]
@@ -50,18 +49,11 @@ pub struct UploadOptions {
     pub max_bytes: Option<u64>,
     /// How long an upload to which nothing is added is kept.
     pub keep_unfinished: Duration,
-    /// How long the body of a request may be silent.
-    pub idle: Duration,
 }
 
 impl Default for UploadOptions {
     fn default() -> Self {
-        Self {
-            folder: None,
-            max_bytes: None,
-            keep_unfinished: Duration::from_hours(24),
-            idle: Duration::from_secs(60),
-        }
+        Self { folder: None, max_bytes: None, keep_unfinished: Duration::from_hours(24) }
     }
 }
 
@@ -71,7 +63,6 @@ pub(crate) struct Uploads {
     stage: Stage,
     under_way: UnderWay,
     max_bytes: u64,
-    idle: Duration,
 }
 
 impl Uploads {
@@ -81,12 +72,7 @@ impl Uploads {
             stage: Stage::new(folder, options.keep_unfinished),
             under_way: UnderWay::default(),
             max_bytes: options.max_bytes.unwrap_or(shop.limits.file_bytes),
-            idle: options.idle,
         }
-    }
-
-    fn body_rules(&self) -> BodyRules {
-        BodyRules { max_bytes: self.max_bytes, idle: self.idle }
     }
 }
 
@@ -140,7 +126,7 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, request: Request) -
     let part = on_disk(move || stage.part()).await?;
     let file = part.reopen().map_err(|error| receive::unwritable(&error))?;
     let mut sink = Sink::new(Arc::new(file));
-    let came = form::take(request, &mut sink, app.uploads.body_rules()).await?;
+    let came = form::take(request, &mut sink, app.uploads.max_bytes).await?;
     let (id, name) = (new_id(), came.name);
     let whole = Whole {
         tenant: caller.tenant.clone(),

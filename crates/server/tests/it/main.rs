@@ -1,15 +1,21 @@
 //! What the API promises, over real sockets, on a real database and store, with a worker that runs the real programs.
 //!
-//! The binary also plays the launcher of the sandbox.
+//! The binary also plays the launcher of the sandbox, and the servers that are killed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod callers;
 mod claims;
+#[path = "../../../pipeline/tests/it/clips.rs"]
+#[allow(dead_code, reason = "the pipeline's own tests use more of it")]
+mod clips;
 mod connections;
+mod events;
 mod operations;
 mod requests;
+mod runs;
 mod support;
+mod uploads;
 
 use std::process::ExitCode;
 
@@ -21,13 +27,19 @@ fn main() -> ExitCode {
     if arguments.next().is_some_and(|first| first == sandbox::LAUNCH) {
         return sandbox::launch(arguments);
     }
+    if let Some(code) = uploads::main_if_server() {
+        return code;
+    }
     let arguments = Arguments::from_args();
     let trials = [
         callers::trials(),
         claims::trials(),
         connections::trials(),
+        events::trials(),
         operations::trials(),
         requests::trials(),
+        runs::trials(),
+        uploads::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }

@@ -15,7 +15,7 @@ use crate::cli::WorkerFlags;
 use crate::config::Config;
 use crate::output::{Answer, say};
 use crate::signals::Signals;
-use crate::{human, kinds, workshop};
+use crate::{human, kinds, webhooks, workshop};
 
 const SAY_EVERY: Duration = Duration::from_secs(5);
 
@@ -27,6 +27,7 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> 
     let shop = Arc::new(workshop::open(config, &queue)?);
     let kinds = chosen_kinds(config, &shop)?;
     let names = kinds.names().join(", ");
+    let relay = webhooks::start(config, &shop).await?;
     let runtime = start(config, queue, &shop, kinds).await?;
     say(format_args!(
         "worker {} runs {names} on {}; Ctrl-C drains it",
@@ -34,7 +35,9 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> 
         config.database_shown()
     ));
 
-    Ok(until_asked_to_stop(&runtime, config.drain_within, &mut signals, &Leaving::default()).await)
+    let answer = until_asked_to_stop(&runtime, config.drain_within, &mut signals, &Leaving::default()).await;
+    relay.stop().await;
+    Ok(answer)
 }
 
 /// Slots that run jobs from here on.

@@ -61,7 +61,8 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::Listen
             | Key::TrustLoopback
             | Key::PublicUrl
-            | Key::CorsOrigins,
+            | Key::CorsOrigins
+            | Key::Webhooks,
             DeValue::String(text),
         ) => Some(text.to_string()),
         (Key::InputFolders, DeValue::Array(folders)) => {
@@ -76,6 +77,7 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             let names: Option<Vec<&str>> = names.iter().map(|name| name.get_ref().as_str()).collect();
             Some(names.filter(|names| names.iter().all(|name| !name.contains(',')))?.join(","))
         }
+        (Key::Webhooks, DeValue::Array(_)) => Some(super::webhooks::as_json(value)?.to_string()),
         (Key::Slots, DeValue::Table(lanes)) => {
             let lanes: Option<Vec<String>> = lanes
                 .iter()
@@ -110,6 +112,7 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
         (Key::InputBuckets | Key::AllowPrivateUrls | Key::MaxVideoSize, _) => None,
         (Key::Listen | Key::TrustLoopback | Key::PublicUrl | Key::CorsOrigins, _) => None,
         (Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox | Key::Recipes, _) => None,
+        (Key::Webhooks, _) => None,
     }
 }
 
@@ -136,6 +139,7 @@ fn expected(key: Key) -> &'static str {
         Key::CorsOrigins => "a list of texts such as [\"https://app.example\"]",
         Key::Sandbox | Key::AllowPrivateUrls | Key::TrustLoopback => "true or false",
         Key::Recipes => "a text: the folder of your own recipes",
+        Key::Webhooks => "tables such as [[webhooks]] with texts for url and secret",
         Key::Kinds => "a list of texts such as [\"pause\"]",
         Key::Slots => "a table such as { cpu = 2, net = 8 } or a text such as \"cpu=2,net=8\"",
         Key::Concurrency

@@ -49,6 +49,7 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         tool_memory_bytes: reader.required(Key::ToolMemoryMb, mebibytes)?,
         recipes: reader.optional(Key::Recipes, |text| Ok(text.into()))?,
         serving: Serving::of(&reader)?,
+        webhooks: reader.optional(Key::Webhooks, super::webhooks::endpoints)?,
         log: reader.required(Key::Log, log)?,
         typed: typed.clone(),
     };

@@ -62,7 +62,7 @@ macro_rules! look {
     };
 }
 
-fn looks_at(run: &RunId) -> [Look; 5] {
+fn looks_at(run: &RunId) -> [Look; 6] {
     let all = Value::Null;
     [
         look!(
@@ -82,6 +82,7 @@ fn looks_at(run: &RunId) -> [Look; 5] {
             json!(["running", "s", all, 5, "mine", all]),
             "'{queued,running}', 's', NULL, 5, 'mine', NULL".into()
         ),
+        look!("feed", json!([0, 2]), "'0', '', 0, 2".into()),
     ]
 }
 

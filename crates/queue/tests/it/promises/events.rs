@@ -306,7 +306,7 @@ pub(super) async fn a_relay_loses_and_reorders_nothing(ground: Arc<Ground>) {
 }
 
 /// A kind that tells of itself.
-struct Talk(Arc<dyn Queue>);
+pub(super) struct Talk(pub(super) Arc<dyn Queue>);
 
 #[async_trait]
 impl Kind for Talk {

@@ -360,6 +360,36 @@ pub(super) async fn records_are_written_under_the_fence(ground: Arc<Ground>) {
         "nothing of the cancelled claim"
     );
     assert!(queue.records(run, Some("other")).await.expect("records").is_empty());
+    let keys = ["7", "2", "it's \"9\""].map(str::to_owned);
+    let named = queue.records_named(run, "segment", &keys).await.expect("records_named");
+    let alone: Vec<_> = records.iter().filter(|record| record.key == "2").cloned().collect();
+    assert_eq!(named, alone, "those that are there, of that type alone");
+    assert!(queue.records_named(run, "segment", &[]).await.expect("records_named").is_empty());
+}
+
+pub(super) async fn a_run_with_records_outlives_its_history(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let (kept, forgotten) = (push_run(&queue, [work(0)]).await, push_run(&queue, [work(1)]).await);
+    let (kept, forgotten) = (run_of(&kept), run_of(&forgotten));
+    for _ in 0..2 {
+        let claimed = pull_one(&queue, worker).await;
+        settle(&queue, claimed, done()).await;
+    }
+    queue.put_record(kept, NewRecord::new("output", "film", json!({})), None).await.expect("record");
+
+    crate::ground::eventually("the other is forgotten", || async {
+        queue.prune(Duration::ZERO).await.expect("prune");
+        queue.get_run(forgotten).await.expect("get_run").is_none().then_some(())
+    })
+    .await;
+
+    assert!(queue.get_run(kept).await.expect("get_run").is_some());
+    assert_eq!(queue.records(kept, None).await.expect("records").len(), 1);
+    assert!(queue.run_steps(kept).await.expect("steps").is_empty(), "its jobs are history");
+    queue.delete_run(kept).await.expect("delete_run");
+    assert!(queue.get_run(kept).await.expect("get_run").is_none());
+    assert_eq!((ground.rows("record"), ground.rows("event")), (0, 0));
 }
 
 pub(super) async fn an_edit_of_a_record_names_the_version_it_saw(ground: Arc<Ground>) {

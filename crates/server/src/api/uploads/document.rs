@@ -54,7 +54,10 @@ pub(super) enum UploadState {
 /// The upload of a tenant by its id; there is none of anybody else's.
 pub(super) async fn of(app: &App, tenant: &str, id: &str) -> Result<UploadDocument, Problem> {
     let id = super::tus::proper(tenant, id)?;
-    if let Some((completed, stored)) = whole::completed(app.blobs(), tenant, id).await? {
+    let (stage, of, named) = (app.uploads.stage.clone(), tenant.to_owned(), id.to_owned());
+    let Some(seen) = on_disk(move || stage.look(&of, &named)).await? else {
+        let completed = whole::completed(app.blobs(), tenant, id).await?;
+        let (completed, stored) = completed.ok_or_else(|| Problem::not_found("upload"))?;
         return Ok(UploadDocument {
             id: id.to_owned(),
             object: Object::Upload,
@@ -65,9 +68,7 @@ pub(super) async fn of(app: &App, tenant: &str, id: &str) -> Result<UploadDocume
             name: completed.name,
             expires_at: timestamp(stored.modified_at + app.shop.keep_uploads),
         });
-    }
-    let (stage, of, named) = (app.uploads.stage.clone(), tenant.to_owned(), id.to_owned());
-    let seen = on_disk(move || stage.look(&of, &named)).await?.ok_or_else(|| Problem::not_found("upload"))?;
+    };
     if seen.has_expired() {
         return Err(super::tus::expired());
     }

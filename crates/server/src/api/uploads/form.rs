@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -22,14 +21,6 @@ const FORM: &str = "multipart/form-data";
 const FORM_BYTES: u64 = 64 << 10;
 /// Of what no part was made of yet: its headers, or what stands before the first one.
 const HELD_BYTES: u64 = 256 << 10;
-
-/// What a body may be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BodyRules {
-    pub(crate) max_bytes: u64,
-    /// How long a client may be silent.
-    pub(crate) idle: Duration,
-}
 
 /// What came with the bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -51,21 +42,21 @@ pub(crate) fn require_file(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Writes the one file of a request into a file. What is too large is refused before it is read, where it says so.
-pub(crate) async fn take(request: Request, sink: &mut Sink, rules: BodyRules) -> Result<Came, Problem> {
+pub(crate) async fn take(request: Request, sink: &mut Sink, max_bytes: u64) -> Result<Came, Problem> {
     require_file(request.headers())?;
     let is_form = content_type(request.headers()) == FORM;
-    let room = if is_form { rules.max_bytes.saturating_add(FORM_BYTES) } else { rules.max_bytes };
+    let room = if is_form { max_bytes.saturating_add(FORM_BYTES) } else { max_bytes };
     if headers::bytes(request.headers(), &header::CONTENT_LENGTH)?.is_some_and(|told| told > room) {
-        return Err(too_large(rules.max_bytes));
+        return Err(too_large(max_bytes));
     }
     let sha256 = told_sha256(request.headers())?;
     let mut came = if is_form {
         let boundary = header_text(request.headers()).and_then(|told| multer::parse_boundary(told).ok());
         let boundary =
             boundary.ok_or_else(|| Problem::invalid("content-type", "the form has no boundary"))?;
-        take_form(request.into_body(), boundary, sink, rules).await?
+        take_form(request.into_body(), boundary, sink, max_bytes).await?
     } else {
-        take_raw(request.into_body(), sink, rules).await?;
+        take_raw(request.into_body(), sink, max_bytes).await?;
         Came::default()
     };
     came.sha256 = came.sha256.or(sha256);
@@ -76,11 +67,11 @@ fn header_text(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::CONTENT_TYPE)?.to_str().ok()
 }
 
-async fn take_raw(body: Body, sink: &mut Sink, rules: BodyRules) -> Result<(), Problem> {
-    let mut parts = arriving(body, rules.idle);
+async fn take_raw(body: Body, sink: &mut Sink, max_bytes: u64) -> Result<(), Problem> {
+    let mut parts = arriving(body);
     loop {
         let (parts, end) = batch(&mut parts).await;
-        write(sink, parts, rules.max_bytes).await?;
+        write(sink, parts, max_bytes).await?;
         match end {
             Some(ended) => return Ok(ended?),
             None => continue,
@@ -88,13 +79,13 @@ async fn take_raw(body: Body, sink: &mut Sink, rules: BodyRules) -> Result<(), P
     }
 }
 
-async fn take_form(body: Body, boundary: String, sink: &mut Sink, rules: BodyRules) -> Result<Came, Problem> {
+async fn take_form(body: Body, boundary: String, sink: &mut Sink, max_bytes: u64) -> Result<Came, Problem> {
     let held = Arc::new(AtomicU64::new(0));
-    let parts = one_at_a_time(arriving(body, rules.idle), Arc::clone(&held));
-    let whole = rules.max_bytes.saturating_add(FORM_BYTES);
+    let parts = one_at_a_time(arriving(body), Arc::clone(&held));
+    let whole = max_bytes.saturating_add(FORM_BYTES);
     let limits = Constraints::new().size_limit(SizeLimit::new().whole_stream(whole));
     let mut form = Multipart::with_constraints(parts, boundary, limits);
-    let broken = |error| broken_form(error, rules.max_bytes);
+    let broken = |error| broken_form(error, max_bytes);
     let (mut came, mut has_file) = (Came::default(), false);
     while let Some(mut field) = form.next_field().await.map_err(broken)? {
         held.store(0, Ordering::Relaxed);
@@ -107,7 +98,7 @@ async fn take_form(body: Body, boundary: String, sink: &mut Sink, rules: BodyRul
             came.name = field.file_name().and_then(file_name);
             while let Some(part) = field.chunk().await.map_err(broken)? {
                 held.store(0, Ordering::Relaxed);
-                write(sink, vec![part], rules.max_bytes).await?;
+                write(sink, vec![part], max_bytes).await?;
             }
         } else if name == "sha256" {
             let text = small_text(&mut field).await.map_err(broken)?;
@@ -178,13 +169,11 @@ fn one_at_a_time(
 mod tests {
     use super::*;
 
-    const RULES: BodyRules = BodyRules { max_bytes: 1_000_000, idle: Duration::from_secs(60) };
-
     async fn taken(body: Body) -> (Result<Came, Problem>, Vec<u8>) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut sink = Sink::new(Arc::new(file.reopen().unwrap()));
         let request = Request::post("/").header("content-type", "multipart/form-data; boundary=XX");
-        let came = take(request.body(body).unwrap(), &mut sink, RULES).await;
+        let came = take(request.body(body).unwrap(), &mut sink, 1_000_000).await;
         (came, std::fs::read(file.path()).unwrap())
     }
 

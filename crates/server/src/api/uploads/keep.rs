@@ -12,7 +12,7 @@ use crate::problem::Problem;
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Removes uploads that expired and what dead processes left, and stores what is whole, until the process stops.
-pub async fn keep_uploads(app: Arc<App>) {
+pub(crate) async fn keep_uploads(app: Arc<App>) {
     let every = (app.options.uploads.keep_unfinished / 2).clamp(Duration::from_millis(50), EVERY);
     loop {
         if let Err(problem) = keep_once(&app).await {

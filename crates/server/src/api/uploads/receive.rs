@@ -8,7 +8,8 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{FutureExt, StreamExt};
+use tower_http::timeout::TimeoutError;
 
 use super::headers::Checksum;
 use super::stage::write_at;
@@ -39,19 +40,19 @@ impl From<Broken> for Problem {
     }
 }
 
-/// The bytes of a body as they arrive; a client that sends none for so long is not waited for.
-pub(crate) fn arriving(body: Body, idle: Duration) -> BoxStream<'static, Result<Bytes, Broken>> {
-    let parts = body.into_data_stream();
-    stream::unfold(Some(parts), move |parts| async move {
-        let mut parts = parts?;
-        match tokio::time::timeout(idle, parts.next()).await {
-            Ok(Some(Ok(part))) => Some((Ok(part), Some(parts))),
-            Ok(Some(Err(_))) => Some((Err(Broken::Gone), None)),
-            Ok(None) => None,
-            Err(_) => Some((Err(Broken::Silent), None)),
-        }
-    })
-    .boxed()
+/// The bytes of a body as they arrive. The listener does not wait for a client that is silent.
+pub(crate) fn arriving(body: Body) -> BoxStream<'static, Result<Bytes, Broken>> {
+    let parts = body.into_data_stream().map(|part| part.map_err(|error| Broken::by(&error)));
+    // After an error there is nothing that could be asked for.
+    let mut is_over = false;
+    parts.take_while(move |part| std::future::ready(!std::mem::replace(&mut is_over, part.is_err()))).boxed()
+}
+
+impl Broken {
+    fn by(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        if causes.any(|cause| cause.is::<TimeoutError>()) { Self::Silent } else { Self::Gone }
+    }
 }
 
 /// What arrived together, and how the body ended if it did.

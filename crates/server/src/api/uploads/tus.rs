@@ -149,11 +149,12 @@ pub(super) async fn append(
     let from = headers::bytes(headers, &UPLOAD_OFFSET)?
         .ok_or_else(|| Problem::invalid(UPLOAD_OFFSET.as_str(), "say where these bytes belong"))?;
     let (checksum, sent) = (Checksum::of(headers)?, headers::bytes(headers, &header::CONTENT_LENGTH)?);
-    let id = proper(tenant, id)?;
+    let (id, is_empty) =
+        (proper(tenant, id)?, !headers.contains_key(header::TRANSFER_ENCODING) && sent.unwrap_or(0) == 0);
     let held = match hold(app, tenant, id).await? {
         Hold::Held(held) => held,
         Hold::Busy => return Err(locked()),
-        Hold::Missing => return append_to_complete(app, tenant, id, from, sent).await,
+        Hold::Missing => return append_to_complete(app, tenant, id, from, is_empty).await,
     };
     let offset = held.offset().map_err(|error| unwritable(&error))?;
     let has_expired = held.expires_at().is_ok_and(|at| at <= SystemTime::now()) && offset < held.told.length;
@@ -181,15 +182,15 @@ async fn append_to_complete(
     tenant: &str,
     id: &str,
     from: u64,
-    sent: Option<u64>,
+    is_empty: bool,
 ) -> Result<Response, Problem> {
     let completed = whole::completed(app.blobs(), tenant, id).await?;
     let (completed, _) = completed.ok_or_else(|| Problem::not_found("upload"))?;
-    match (from == completed.bytes, sent) {
-        (true, Some(0)) => {
+    match (from == completed.bytes, is_empty) {
+        (true, true) => {
             Ok((StatusCode::NO_CONTENT, [(UPLOAD_OFFSET, HeaderValue::from(from))]).into_response())
         }
-        (true, _) => Err(too_long(completed.bytes)),
+        (true, false) => Err(too_long(completed.bytes)),
         (false, _) => Err(elsewhere(completed.bytes, from)),
     }
 }
@@ -247,7 +248,7 @@ async fn receive(
         held = on_disk(move || held.unverified(from).map(|()| held)).await?;
     }
     let mut sink = Sink::from(Arc::clone(held.file()), from, checksum);
-    let ended = pump(body, &mut sink, held.told.length, writing, app.uploads.idle).await;
+    let ended = pump(body, &mut sink, held.told.length, writing).await;
     let (offset, holds) = (sink.at(), sink.holds());
     let is_kept = match &ended {
         // Who sends more than the file has does not know what it sends.
@@ -288,8 +289,8 @@ async fn receive(
     }
 }
 
-async fn pump(body: Body, sink: &mut Sink, length: u64, writing: &Writing, idle: Duration) -> Ended {
-    let mut parts = arriving(body, idle);
+async fn pump(body: Body, sink: &mut Sink, length: u64, writing: &Writing) -> Ended {
+    let mut parts = arriving(body);
     loop {
         let (batch, end) = tokio::select! {
             biased;

@@ -1,0 +1,134 @@
+//! Disks and stores that are full or away.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use libtest_mimic::Trial;
+use telecine_pipeline::Blobs;
+
+use super::{Tus, noise, sha256, staged};
+use crate::support::{Served, problem, trial};
+
+pub(super) fn trials() -> Vec<Trial> {
+    vec![
+        trial("uploads::a_full_disk_is_told_and_nothing_is_spoilt", a_full_disk_is_told),
+        trial("uploads::what_the_store_does_not_take_waits_for_it", what_the_store_does_not_take_waits),
+        trial(
+            "uploads::what_was_whole_when_its_server_ended_is_stored_by_the_next",
+            the_next_server_stores_it,
+        ),
+    ]
+}
+
+async fn a_full_disk_is_told() {
+    let Some(disk) = SmallDisk::mount("2m") else { return };
+    let served = Served::with(|_, options| options.uploads.folder = Some(disk.path.join("uploads"))).await;
+    let (tus, bytes) = (Tus::of(&served), noise(1_500_000));
+    let too_large = tus.request(reqwest::Method::POST, "/v1/uploads").header("Upload-Length", 3_000_000);
+    let refused = problem(too_large.send().await.unwrap()).await;
+    assert_eq!(
+        (&refused["status"], &refused["code"]),
+        (&507.into(), &"storage_full".into()),
+        "before any byte"
+    );
+    let path = tus.create(bytes.len()).await;
+    disk.fill(500_000);
+
+    let full = problem(tus.patch(&path, 0, &bytes).send().await.unwrap()).await;
+    let offset = tus.offset(&path).await as usize;
+    let form = served.post("/v1/uploads").header("Content-Type", "video/mp4").body(bytes.clone());
+    let form = problem(form.send().await.unwrap()).await;
+    disk.empty();
+
+    assert_eq!((&full["code"], &form["code"]), (&"storage_full".into(), &"storage_full".into()));
+    assert!(offset < bytes.len(), "{offset}");
+    tus.add(&path, offset, &bytes[offset..]).await;
+    assert_eq!(tus.document(&path).await["sha256"], sha256(&bytes));
+    served.stop().await;
+}
+
+async fn what_the_store_does_not_take_waits() {
+    let served = Served::start().await;
+    let (tus, bytes) = (Tus::of(&served), noise(1000));
+    // No folder can be made where a file is.
+    let in_the_way = served.folder.path().join("store/_uploads");
+    std::fs::write(&in_the_way, "").unwrap();
+    let path = tus.create(bytes.len()).await;
+
+    let refused = tus.patch(&path, 0, &bytes).send().await.unwrap();
+    assert_eq!(problem(refused).await["code"], "unavailable");
+    assert_eq!(tus.head(&path).await.status(), 503, "it must not be taken for complete");
+    assert_eq!(tus.document(&path).await["state"], "storing");
+    std::fs::remove_file(&in_the_way).unwrap();
+
+    assert_eq!(tus.offset(&path).await, 1000);
+    assert_eq!(tus.document(&path).await["sha256"], sha256(&bytes));
+    assert_eq!(staged(&served), Vec::<String>::new());
+    served.stop().await;
+}
+
+async fn the_next_server_stores_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (uploads, store) = (folder.path().join("uploads"), folder.path().join("store"));
+    let arranged = || {
+        Served::with(|shop, options| {
+            shop.blobs = Blobs::in_folder(&store).unwrap();
+            options.uploads.folder = Some(uploads.clone());
+        })
+    };
+    let first = arranged().await;
+    let (tus, bytes) = (Tus::of(&first), noise(1000));
+    std::fs::write(store.join("_uploads"), "").unwrap();
+    let path = tus.create(bytes.len()).await;
+    assert_eq!(tus.patch(&path, 0, &bytes).send().await.unwrap().status(), 503);
+    first.stop().await;
+    std::fs::remove_file(store.join("_uploads")).unwrap();
+
+    let second = arranged().await;
+    let tus = Tus::of(&second);
+
+    second.until(async || tus.document(&path).await["state"] == "complete").await;
+    assert_eq!(tus.document(&path).await["sha256"], sha256(&bytes));
+    second.stop().await;
+}
+
+/// A disk of its own that can be full; only root can have one.
+struct SmallDisk {
+    path: PathBuf,
+}
+
+impl SmallDisk {
+    fn mount(size: &str) -> Option<Self> {
+        let path = tempfile::Builder::new().prefix("telecine-disk-").tempdir().unwrap().keep();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=0755"), "tmpfs"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        if mounted.status.success() {
+            return Some(Self { path });
+        }
+        eprintln!("SKIPPED: no small disk can be mounted: {}", String::from_utf8_lossy(&mounted.stderr));
+        let _ = std::fs::remove_dir(&path);
+        None
+    }
+
+    /// Leaves so many bytes.
+    fn fill(&self, left: u64) {
+        let disk = rustix::fs::statvfs(&self.path).unwrap();
+        let free = disk.f_bavail * disk.f_frsize;
+        let ballast = std::fs::File::create(self.path.join("ballast")).unwrap();
+        rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, free - left).unwrap();
+    }
+
+    fn empty(&self) {
+        std::fs::remove_file(self.path.join("ballast")).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.path).status();
+        let _ = std::fs::remove_dir(&self.path);
+    }
+}
