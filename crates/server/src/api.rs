@@ -32,7 +32,7 @@ pub(crate) use playback::SECRET as PLAYBACK_SECRET;
 use crate::app::App;
 use crate::extract::Json;
 use crate::problem::{Code, Problem, ProblemDocument};
-use crate::{caller, cors, observe, sessions};
+use crate::{caller, cors, docs, observe, sessions};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -83,6 +83,7 @@ pub fn router(app: &Arc<App>) -> Router {
     let (router, description) = resources().split_for_parts();
     let description = without_stars(description);
     let router = router
+        .merge(docs::routes(&description))
         .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))));
     layered(router, app)
 }
