@@ -31,12 +31,10 @@ check: ## format, lints, dependencies: fast, nothing is run
 test: setup check ## everything that must hold before a change is merged
 	cargo test --release --workspace --locked
 
-# Whatever starts FFmpeg, with the other version of it; `make test` runs the whole film with both. Left out is what is
-# known not to work there yet (ARCHITECTURE.md, "FFmpeg 7.0").
+# Whatever starts FFmpeg, with the other version of it; `make test` runs the whole film with both.
 FFMPEG_7_TESTS := whole:: video:: pictures:: progressive:: audio:: soundtrack:: remux:: verify:: images:: samples:: sandbox:: hostile::
 test-ffmpeg-7: setup ## the media crate's tests with FFmpeg 7 in place of the installed one
-	TELECINE_TEST_FFMPEG="$$(scripts/fetch-ffmpeg-7)" cargo test --release --locked -p telecine-media --test it -- $(FFMPEG_7_TESTS) \
-		--skip the_other_codecs_give_the_same_bytes_again --skip rgb_and_full_range_keep_their_colours
+	TELECINE_TEST_FFMPEG="$$(scripts/fetch-ffmpeg-7)" cargo test --release --locked -p telecine-media --test it -- $(FFMPEG_7_TESTS)
 
 # In namespaces of its own, so that even a killed run leaves no mount, loop device or stopped process behind.
 NAMESPACES := unshare --mount --pid --fork --kill-child --mount-proc

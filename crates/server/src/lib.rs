@@ -32,6 +32,7 @@ mod readiness;
 mod remote;
 mod sessions;
 mod token;
+mod traces;
 
 pub use api::uploads::UploadOptions;
 pub use api::{openapi, router};
@@ -40,3 +41,4 @@ pub use caller::{Caller, Scope};
 pub use listen::{ServeError, Server};
 pub use meter::Meter;
 pub use problem::{Code, Problem};
+pub use traces::{NoTraces, RunTraces, Traces};

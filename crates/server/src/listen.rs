@@ -119,7 +119,7 @@ impl Server {
     }
 
     /// Ends streams, finishes requests, and drops what has not ended by the deadline. `false`: something was dropped.
-    pub async fn stop(self, within: Duration) -> bool {
+    pub async fn stop(&self, within: Duration) -> bool {
         self.closing.cancel();
         self.app.stop();
         self.tasks.close();

@@ -6,6 +6,7 @@ mod counts;
 mod demo;
 mod doctor;
 mod jobs;
+mod key;
 mod limits;
 mod migrate;
 mod pause;
@@ -15,6 +16,7 @@ mod recipes;
 pub(crate) mod run;
 mod runs;
 mod schedules;
+mod serve;
 mod submit;
 mod tenants;
 mod watch;
@@ -42,11 +44,15 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         // These need no configuration, so a broken one must not stop them.
         Command::Demo => return demo::run(cli.global.database.as_deref(), output).await,
         Command::Completions { shell } => return completions(*shell, output),
+        Command::Openapi => return openapi(output),
         Command::Doctor => {
             let config = configuration::load(cli.global.config.as_deref(), cli.layer());
             return doctor::run(config, output).await;
         }
-        Command::Worker(_)
+        Command::Up(_)
+        | Command::Serve(_)
+        | Command::Worker(_)
+        | Command::Key(_)
         | Command::Submit(_)
         | Command::Runs(_)
         | Command::Jobs(_)
@@ -67,10 +73,14 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Config(_) => {}
     }
     let config = configuration::load(cli.global.config.as_deref(), cli.layer())?;
-    let otherwise = if matches!(cli.command, Command::Worker(_)) { "info" } else { "warn" };
+    let stays = matches!(cli.command, Command::Up(_) | Command::Serve(_) | Command::Worker(_));
+    let otherwise = if stays { "info" } else { "warn" };
     logging::start(&config.log, otherwise);
     let answer = match cli.command {
+        Command::Up(flags) => Box::pin(serve::up(&flags.worker, &config)).await,
+        Command::Serve(_) => Box::pin(serve::serve(&config)).await,
         Command::Worker(flags) => worker::run(&flags, &config).await,
+        Command::Key(command) => key::run(command, &config, output).await,
         Command::Submit(flags) => Box::pin(submit::run(*flags, &config, output)).await,
         Command::Runs(command) => Box::pin(runs::run(command, &config, output)).await,
         Command::Jobs(command) => jobs::run(command, &config, output).await,
@@ -89,7 +99,9 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Watch(flags) => Box::pin(watch::run(&flags, &config, output)).await,
         Command::Plan { file, recipe } => Box::pin(plan::run(&file, &recipe, &config, output)).await,
         Command::Recipes(command) => recipes::run(command, &config, output),
-        Command::Demo | Command::Completions { .. } | Command::Doctor => unreachable!("answered above"),
+        Command::Demo | Command::Completions { .. } | Command::Doctor | Command::Openapi => {
+            unreachable!("answered above")
+        }
     };
     close_opened().await;
     answer
@@ -104,6 +116,11 @@ async fn close_opened() {
         // A database that does not answer must not keep a command from ending.
         let _ = tokio::time::timeout(CLOSE_WITHIN, queue.close()).await;
     }
+}
+
+fn openapi(output: &Output) -> Result<Answer> {
+    output.print_json(&telecine_server::openapi())?;
+    Ok(Answer::Yes)
 }
 
 fn completions(shell: clap_complete::Shell, output: &Output) -> Result<Answer> {

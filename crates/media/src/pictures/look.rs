@@ -65,7 +65,8 @@ impl<'a> Look<'a> {
             Pixels::Jpeg => ("pc", "yuvj420p"),
             Pixels::Webp => ("tv", "yuv420p"),
         };
-        let out = format!("out_color_matrix=bt601:out_range={range},format={format}");
+        // In two steps: FFmpeg 7.0 forgets the matrix where the range changes with it.
+        let out = format!("out_color_matrix=bt601,format=yuv420p,scale=out_range={range},format={format}");
         let coloured = match &self.conversion {
             Some(conversion) => {
                 format!("{scale},{conversion},format=yuv420p,scale=in_color_matrix=bt709:{out}")

@@ -89,7 +89,7 @@ impl VideoPlan {
     pub(super) fn pieces(&self) -> BTreeSet<Piece> {
         let span = DecodeSpan { seek_us: None, first_frame: 0, frames: self.timeline.frames };
         let mut pieces = Piece::filters_of(&self.decoder_graph(&span));
-        pieces.extend(Piece::filters_of(&self.encoder_graph(0)));
+        pieces.extend(Piece::filters_of(&self.encoder_graph()));
         pieces.insert(Piece::Encoder(self.encoder.name.clone().into()));
         // The frames between them.
         pieces.insert(Piece::Encoder("rawvideo".into()));
@@ -145,7 +145,7 @@ impl VideoPlan {
         args.extend(["-video_size".into(), format!("{width}x{height}").into()]);
         args.extend(["-framerate".into(), self.timeline.fps.to_string().into()]);
         args.extend(["-i", "pipe:0", "-filter_complex"].map(Into::into));
-        args.push(self.encoder_graph(segment).into());
+        args.push(self.encoder_graph().into());
         for (index, (rung, output)) in self.rungs.iter().zip(outputs).enumerate() {
             args.extend(self.output_args(index, rung, segment).into_iter().map(Into::into));
             args.push(file_url(output));
@@ -153,10 +153,8 @@ impl VideoPlan {
         args
     }
 
-    fn encoder_graph(&self, segment: u32) -> String {
-        let Timeline { timescale, .. } = self.timeline;
-        let start = self.timeline.ticks(self.grid.first_frame(segment));
-        let mut graph = format!("[0:v:0]setsar=1,settb=1/{timescale},setpts=PTS+{start}");
+    fn encoder_graph(&self) -> String {
+        let mut graph = "[0:v:0]setsar=1".to_owned();
         let format = if self.encoder.name.ends_with("_qsv") { "nv12" } else { "yuv420p" };
         for (index, rung) in self.rungs.iter().enumerate() {
             if index > 0 {
@@ -174,6 +172,9 @@ impl VideoPlan {
 
     /// One fragment without an edit list, at its absolute time: `frag_discont` makes the muxer write it, and a plain
     /// (not negative) composition offset is the only one that every player and FFmpeg itself read alike.
+    ///
+    /// The muxer moves it to its place, not a filter: since FFmpeg 7 frames have no rate behind `setpts`, and encoders
+    /// take a tick for a frame, so that level and rate control are of thousands of frames a second.
     fn output_args(&self, index: usize, rung: &Rung, segment: u32) -> Vec<String> {
         let Colour { primaries, transfer, matrix } = self.picture.colour.output();
         let timescale = self.timeline.timescale.to_string();
@@ -186,6 +187,7 @@ impl VideoPlan {
         add(&["-colorspace", matrix.name(), "-color_range", "tv"]);
         add(&["-map_metadata", "-1", "-avoid_negative_ts", "disabled"]);
         add(&["-video_track_timescale", &timescale, "-use_editlist", "0"]);
+        add(&["-output_ts_offset", &format!("{}us", self.timeline.place_us(self.grid.first_frame(segment)))]);
         add(&["-movflags", "+frag_custom+empty_moov+default_base_moof+frag_discont"]);
         add(&["-fragment_index", &(segment + 1).to_string(), "-f", "mp4"]);
         args

@@ -57,6 +57,11 @@ impl Timeline {
     pub fn ticks(&self, frame: u64) -> u64 {
         u64::from(Self::OFFSET_SECONDS) * u64::from(self.timescale) + frame * u64::from(self.ticks_per_frame)
     }
+
+    /// The same in microseconds. Ticks are longer than four of them, so the nearest tick is the frame's own.
+    pub(super) fn place_us(&self, frame: u64) -> u64 {
+        u64::from(Self::OFFSET_SECONDS) * 1_000_000 + self.time_us(frame)
+    }
 }
 
 pub(super) fn plan(
@@ -226,4 +231,24 @@ fn frame_us(fps: Rational, frames: u64) -> i64 {
 /// `25` or `29.970`.
 pub(super) fn told(fps: Rational) -> String {
     if fps.den() == 1 { fps.num().to_string() } else { format!("{:.3}", fps.as_f64()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_tick_to_a_frames_place_is_its_own() {
+        for (num, den) in [(24000, 1001), (25, 1), (30000, 1001), (60, 1), (240_000, 4004), (59_999, 1000)] {
+            let fps = Rational::new(num, den).unwrap();
+            let (timescale, ticks_per_frame) = ticks(fps);
+            let line =
+                Timeline { fps, origin_us: 0, frames: 1, tolerance_frames: 0, timescale, ticks_per_frame };
+            for frame in (0..2_000_000).step_by(997) {
+                let nearest =
+                    (u128::from(line.place_us(frame)) * u128::from(timescale) + 500_000) / 1_000_000;
+                assert_eq!(nearest, u128::from(line.ticks(frame)), "frame {frame} at {fps}");
+            }
+        }
+    }
 }

@@ -157,9 +157,10 @@ impl LogReader for DecoderLog {
     fn ended(&self) {}
 }
 
-/// `  Output stream #0:0 (audio): 282 frames encoded (288000 samples); …`, which is said at the end.
+/// `  Output stream #0:0 (audio): 282 frames encoded (288000 samples); …`, which is said at the end; since FFmpeg 7 under
+/// the output's name.
 fn written_samples(line: &LogLine<'_>) -> Option<u64> {
-    if !line.is_info || line.speaker.is_some() {
+    if !line.is_info || line.speaker.is_some_and(|speaker| speaker != "out#0/nut") {
         return None;
     }
     let rest = line.text.trim_start().strip_prefix("Output stream #0:0 (audio): ")?;
@@ -177,6 +178,7 @@ mod tests {
         let line = LogLine { is_info: true, is_error: false, speaker: None, text };
 
         assert_eq!(written_samples(&line), Some(288_000));
+        assert_eq!(written_samples(&LogLine { speaker: Some("out#0/nut"), ..line }), Some(288_000));
         assert_eq!(written_samples(&LogLine { text: "    title : 1 samples)", ..line }), None);
     }
 }

@@ -116,7 +116,7 @@ const WORDS: &[(&str, Verdict)] = &[
     ("Failed to read frame size: Could not seek", Verdict::Never(InputProblem::Truncated)),
     // With `-xerror`. A demuxer marks a packet as corrupt when the file ended inside it.
     ("corrupt input packet in stream", Verdict::Never(InputProblem::Truncated)),
-    ("corrupt decoded frame in stream", Verdict::Never(InputProblem::Corrupt)),
+    ("corrupt decoded frame", Verdict::Never(InputProblem::Corrupt)),
     // Of FFmpeg 7, and only when it gives up.
     ("Error processing packet in decoder", Verdict::Never(InputProblem::Corrupt)),
     ("ould not find codec parameters", Verdict::Never(InputProblem::Corrupt)),
@@ -130,6 +130,8 @@ const WORDS: &[(&str, Verdict)] = &[
     ("not found for input stream", Verdict::Never(InputProblem::Unsupported)),
     ("Not yet implemented in FFmpeg", Verdict::Never(InputProblem::Unsupported)),
     ("matches no streams", Verdict::Never(InputProblem::NoSuchStream)),
+    // The graph that follows may be too long a line for what it says in the end: that it matches none.
+    ("in filtergraph description", Verdict::Never(InputProblem::NoSuchStream)),
     ("does not contain any stream", Verdict::Never(InputProblem::NoSuchStream)),
 ];
 

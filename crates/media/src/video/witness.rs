@@ -15,8 +15,9 @@ use crate::error::{At, InputProblem, MediaError, Result};
 use crate::plan::{SegmentRange, VideoPlan};
 use crate::tool::{Activity, LogLine, LogReader, complains_of_input};
 
-/// A demuxer reads that many frames ahead of what a decoder gives: pictures are reordered by 16 at most.
-const READ_AHEAD_FRAMES: u32 = 32;
+/// A demuxer reads that many frames ahead of what is shown: pictures are reordered by 16 at most, and since version 7
+/// FFmpeg keeps eight packets and eight frames between its threads.
+const READ_AHEAD_FRAMES: u32 = 40;
 /// Reads along with one decoder.
 #[derive(Debug)]
 pub(super) struct Witness {
@@ -46,6 +47,7 @@ struct Seen {
     last: Option<i64>,
     /// Frames since a complaint; `None` while there was none.
     since_complaint: Option<u32>,
+    /// Since version 7 decoder and filters are threads of their own, so it may be one of the ten frames after the next.
     next_is_concealed: bool,
     /// Damaged frames of each segment.
     damaged: BTreeMap<i64, u32>,

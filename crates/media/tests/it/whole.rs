@@ -180,6 +180,8 @@ async fn assert_becomes_film(toolbox: Toolbox) {
     let fps = plan.video.as_ref().unwrap().timeline.fps;
     let name = |file: &Path| file.file_name().unwrap().to_str().unwrap().to_owned();
     let film = verified.presentation(offset(), fps, |_, file| name(&file.path));
+    let codecs: Vec<&str> = film.video.iter().map(|rung| rung.media.codec.as_str()).collect();
+    assert_eq!(codecs, ["avc1.64000D", "avc1.64000C"], "levels 1.3 and 1.2, as size and rate have it");
     let folder = work.folder("film");
     let put = |name: &str, text: String| std::fs::write(folder.join(name), text).unwrap();
     put("master.m3u8", film.hls_master());

@@ -8,6 +8,7 @@ mod media;
 mod plan;
 mod recipes;
 mod run;
+mod serve;
 mod steering;
 mod telecine;
 mod watch;

@@ -107,6 +107,8 @@ async fn a_text_that_names_others_is_not_followed_whatever_it_is_taken_for() {
             let asked = code(&probed_as(&path, format).await);
             assert!(refused.contains(&asked.as_str()), "{name} as {format:?}: {asked}");
             let fooled = Probe { format, ..film.clone() };
+            // FFmpeg 7 opens a text as an FLV file or a transport stream, and finds nothing in it.
+            let refused = [&refused[..], &["input_no_such_stream"]].concat();
             assert_only(&path, &worked_as(&path, &fooled).await, &refused);
         }
     }

@@ -109,6 +109,25 @@ async fn wide_colours_are_narrowed_alike_in_the_film_and_its_poster() {
 }
 
 #[tokio::test]
+async fn plain_colours_stay_as_they_are_in_the_film_and_its_poster() {
+    const FULL: &[&str] = &["-c:v", "libx264", "-preset", "veryfast", "-crf", "4", "-pix_fmt", "yuvj420p"];
+    for (name, to, encoder) in [
+        ("plain-709.mp4", "p=bt709:t=bt709:m=bt709", X264),
+        ("plain-601.mp4", "p=bt709:t=bt709:m=smpte170m", X264),
+        ("full-709.mp4", "p=bt709:t=bt709:m=bt709,format=yuv420p,zscale=r=full,format=yuvj420p", FULL),
+        ("full-601.mp4", "p=bt709:t=bt709:m=smpte170m,format=yuv420p,zscale=r=full,format=yuvj420p", FULL),
+    ] {
+        let source = Source { name, patch: (40, 180), to, encoder }.made();
+
+        for (what, colours) in seen(&source, 180).await {
+            for (have, wanted) in colours.into_iter().zip(PATCHES) {
+                assert_near(have, wanted, 8, &format!("{name}, {what}"));
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_picture_that_says_nothing_is_taken_for_the_same_in_the_film_and_its_poster() {
     // Between the standard sizes, where one might guess either way.
     let untagged = "p=smpte170m:t=smpte170m:m=smpte170m,format=yuv420p,setparams=range=unspecified:\
