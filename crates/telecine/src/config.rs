@@ -11,6 +11,7 @@ mod serving;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -65,11 +66,14 @@ pub(crate) enum Key {
     MaxJsonKb,
     HeaderTimeoutMs,
     BodyTimeoutMs,
+    MetricsListen,
+    MetricsPublic,
+    OtlpEndpoint,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 37] = [
+    pub(crate) const ALL: [Self; 40] = [
         Self::Database,
         Self::Store,
         Self::Scratch,
@@ -106,6 +110,9 @@ impl Key {
         Self::MaxJsonKb,
         Self::HeaderTimeoutMs,
         Self::BodyTimeoutMs,
+        Self::MetricsListen,
+        Self::MetricsPublic,
+        Self::OtlpEndpoint,
         Self::Log,
     ];
 
@@ -147,6 +154,9 @@ impl Key {
             Self::MaxJsonKb => "max_json_kb",
             Self::HeaderTimeoutMs => "header_timeout_ms",
             Self::BodyTimeoutMs => "body_timeout_ms",
+            Self::MetricsListen => "metrics_listen",
+            Self::MetricsPublic => "metrics_public",
+            Self::OtlpEndpoint => "otlp_endpoint",
             Self::Log => "log",
         }
     }
@@ -182,12 +192,13 @@ impl Key {
             Self::MaxJsonKb => Some("256"),
             Self::HeaderTimeoutMs => Some("10000"),
             Self::BodyTimeoutMs => Some("60000"),
+            Self::MetricsPublic => Some("off"),
             // What these default to depends on the machine and on other keys; see `meaning`.
             Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback => None,
             Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name | Self::Recipes => None,
             // Nothing is taken from a bucket, and no run deleted, that nobody named.
             Self::InputBuckets | Self::KeepRunsDays => None,
-            Self::PublicUrl | Self::CorsOrigins => None,
+            Self::PublicUrl | Self::CorsOrigins | Self::MetricsListen | Self::OtlpEndpoint => None,
         }
     }
 
@@ -297,6 +308,10 @@ pub(crate) struct Config {
     /// The folder of the user's own recipes.
     pub(crate) recipes: Option<PathBuf>,
     pub(crate) serving: Serving,
+    /// Where a worker without an API shows its health and its figures.
+    pub(crate) metrics_listen: Option<SocketAddr>,
+    /// The collector that traces are sent to.
+    pub(crate) otlp_endpoint: Option<String>,
     pub(crate) log: Log,
     typed: Layer,
 }
