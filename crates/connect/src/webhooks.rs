@@ -119,7 +119,7 @@ impl Webhooks {
     }
 
     /// The kind that a worker needs to deliver.
-    pub fn kind(&self) -> Result<DeliverWebhook, reqwest::Error> {
+    pub fn kind(&self) -> DeliverWebhook {
         DeliverWebhook::new(self.clone())
     }
 

@@ -32,7 +32,7 @@ use crate::figures;
 use bucket::Bucket;
 use folder::Folder;
 
-pub use bucket::StoreOptions;
+pub use bucket::{StoreOptions, content_type};
 pub use error::StoreError;
 pub(crate) use folder::open_regular;
 pub(crate) use hash::{hash_bytes, hash_file, hash_opened, hex};

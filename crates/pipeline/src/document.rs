@@ -166,8 +166,12 @@ pub async fn describe(queue: &dyn Queue, id: &RunId) -> Result<Option<RunDocumen
 
 /// The run of a tenant by that id; `None` where there is none, it is another tenant's, or it was deleted.
 pub async fn run_of_tenant(queue: &dyn Queue, tenant: &str, id: &RunId) -> Result<Option<Run>, QueueError> {
-    let run = queue.get_run(id).await?.filter(|run| run.tenant == tenant);
-    match run {
+    Ok(shown_run(queue, id).await?.filter(|run| run.tenant == tenant))
+}
+
+/// The run by that id, whoever's it is; `None` where there is none, or it was deleted.
+pub async fn shown_run(queue: &dyn Queue, id: &RunId) -> Result<Option<Run>, QueueError> {
+    match queue.get_run(id).await? {
         Some(run) if !is_forgotten(queue, &run).await? => Ok(Some(run)),
         _ => Ok(None),
     }
@@ -211,6 +215,20 @@ pub async fn jobs_of_run(
             None => return Ok(jobs),
         }
     }
+}
+
+/// How far a run is, 0 to 1, as its document says it: at the cost of counting its jobs.
+pub async fn progress_of(queue: &dyn Queue, id: &RunId) -> Result<f64, QueueError> {
+    let counts = queue.run_steps(id).await?;
+    let jobs: u64 = counts.iter().map(|count| count.jobs).sum();
+    let done: f64 = counts
+        .iter()
+        .map(|count| match count.state {
+            JobState::Completed => count.jobs as f64,
+            _ => count.progress,
+        })
+        .sum();
+    Ok(if jobs == 0 { 0.0 } else { done / jobs as f64 })
 }
 
 /// What is stored of one run.

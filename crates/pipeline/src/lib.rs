@@ -38,16 +38,17 @@ mod recipe;
 pub mod records;
 mod request;
 mod scratch;
+mod shelf;
 mod source;
 mod submission;
 mod workshop;
 
-pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions};
+pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions, content_type};
 pub use cache::{Deleted, delete, forget};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, RunSummary,
-    StepShown, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, run_of_tenant,
-    summarise,
+    StepShown, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, progress_of,
+    run_of_tenant, shown_run, summarise,
 };
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
@@ -61,6 +62,7 @@ pub use recipe::{
 };
 pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority};
 pub use scratch::{JobFolder, Scratch};
+pub use shelf::{Shelf, live_playlist};
 pub use source::{CacheRoom, PullPatience, is_below};
 pub use submission::{RunMeta, RunWebhook, Submission, Submitted, retry, submit};
 pub use workshop::Workshop;

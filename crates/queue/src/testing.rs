@@ -69,6 +69,12 @@ impl Faults {
         self.injected.lock().unwrap_or_else(PoisonError::into_inner).get(verb).copied().unwrap_or(0)
     }
 
+    /// How many calls of the verb there were, if there is a rule for it.
+    pub fn called(&self, verb: &str) -> u64 {
+        let rules = self.rules.iter().filter(|rule| rule.verb == verb);
+        rules.map(|rule| rule.calls.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+
     fn rule(mut self, verb: &'static str, every: u64, when: When) -> Self {
         self.rules.push(Rule { verb, every: every.max(1), when, calls: Arc::default() });
         self

@@ -1,14 +1,19 @@
 //! One file per resource. Each has `routes()`; the same line routes a handler and documents it.
 
 mod claims;
+mod events;
+mod files;
 mod health;
 mod jobs;
 mod lanes;
 mod limits;
 mod metrics;
+mod playback;
 mod recipes;
 mod runs;
+mod scan;
 mod session;
+pub(crate) mod transcode;
 pub(crate) mod uploads;
 mod workers;
 
@@ -19,6 +24,9 @@ use utoipa::openapi::OpenApi as Description;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
+
+pub(crate) use files::Shelves;
+pub(crate) use playback::SECRET as PLAYBACK_SECRET;
 
 use crate::app::App;
 use crate::extract::Json;
@@ -51,21 +59,27 @@ impl Modify for WaysIn {
 fn resources() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Base::openapi())
         .merge(claims::routes())
+        .merge(events::routes())
+        .merge(files::routes())
         .merge(health::routes())
         .merge(jobs::routes())
         .merge(lanes::routes())
         .merge(limits::routes())
+        .merge(playback::routes())
         .merge(metrics::routes())
         .merge(recipes::routes())
         .merge(session::routes())
         .merge(runs::routes())
         .merge(workers::routes())
+        .merge(scan::routes())
+        .merge(transcode::routes())
         .merge(uploads::routes())
 }
 
 /// The API, ready to be served.
 pub fn router(app: &Arc<App>) -> Router {
     let (router, description) = resources().split_for_parts();
+    let description = without_stars(description);
     let router = router
         .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))));
     layered(router, app)
@@ -94,5 +108,12 @@ pub(crate) fn layered(router: Router<Arc<App>>, app: &Arc<App>) -> Router {
 
 /// What `openapi.json` says.
 pub fn openapi() -> Description {
-    resources().into_openapi()
+    without_stars(resources().into_openapi())
+}
+
+/// The router marks a parameter that is the rest of a path with a star; the description has no word for it.
+fn without_stars(mut description: Description) -> Description {
+    let paths = std::mem::take(&mut description.paths.paths);
+    description.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
+    description
 }

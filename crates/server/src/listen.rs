@@ -92,6 +92,8 @@ impl Server {
         }
         let server = Self::start_with(app, address, crate::api::router(app)).await?;
         tokio::spawn(keep_uploads(Arc::clone(app)));
+        let of_app = Arc::clone(app);
+        server.tasks.spawn(async move { of_app.bench.close_when(&of_app.stopping).await });
         Ok(server)
     }
 

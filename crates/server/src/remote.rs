@@ -22,10 +22,14 @@ use telecine_queue::{
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use token::{ClaimToken, Secret};
+pub(crate) use token::ClaimToken;
 
 use crate::problem::{Code, Problem};
+use crate::secret::Secret;
 use pulse::PulseThread;
+
+/// The name of the secret that tokens are signed with, among those of a database.
+const SECRET: &str = "claims";
 
 /// Where the remote claims of a process are handled.
 pub(crate) struct Remote {
@@ -72,7 +76,7 @@ impl Remote {
     }
 
     pub(crate) async fn secret(&self) -> Result<&Secret, Problem> {
-        self.secret.get_or_try_init(|| Secret::shared(&*self.queue)).await
+        self.secret.get_or_try_init(|| Secret::shared(&*self.queue, SECRET)).await
     }
 
     /// Claims a job now. In a task of its own: a caller that goes away in the middle must not leave a claim behind that

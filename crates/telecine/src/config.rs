@@ -8,6 +8,7 @@ mod file;
 mod intake;
 mod meaning;
 mod serving;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,12 +17,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use telecine_connect::webhooks::ConfiguredEndpoint;
 use telecine_pipeline::did_you_mean;
 use telecine_queue::Slots;
 
 pub(crate) use intake::Intake;
 pub(crate) use meaning::mask_password;
 pub(crate) use serving::Serving;
+pub(crate) use webhooks::without_secrets;
 
 /// The file that is read when none is named.
 pub(crate) const FILE: &str = "telecine.toml";
@@ -69,11 +72,12 @@ pub(crate) enum Key {
     MetricsListen,
     MetricsPublic,
     OtlpEndpoint,
+    Webhooks,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 40] = [
+    pub(crate) const ALL: [Self; 41] = [
         Self::Database,
         Self::Store,
         Self::Scratch,
@@ -113,6 +117,7 @@ impl Key {
         Self::MetricsListen,
         Self::MetricsPublic,
         Self::OtlpEndpoint,
+        Self::Webhooks,
         Self::Log,
     ];
 
@@ -157,6 +162,7 @@ impl Key {
             Self::MetricsListen => "metrics_listen",
             Self::MetricsPublic => "metrics_public",
             Self::OtlpEndpoint => "otlp_endpoint",
+            Self::Webhooks => "webhooks",
             Self::Log => "log",
         }
     }
@@ -199,6 +205,8 @@ impl Key {
             // Nothing is taken from a bucket, and no run deleted, that nobody named.
             Self::InputBuckets | Self::KeepRunsDays => None,
             Self::PublicUrl | Self::CorsOrigins | Self::MetricsListen | Self::OtlpEndpoint => None,
+            // A process whose configuration does not mention them leaves those that others have stored.
+            Self::Webhooks => None,
         }
     }
 
@@ -312,6 +320,8 @@ pub(crate) struct Config {
     pub(crate) metrics_listen: Option<SocketAddr>,
     /// The collector that traces are sent to.
     pub(crate) otlp_endpoint: Option<String>,
+    /// Who is told of runs; `None` where the configuration says nothing about it.
+    pub(crate) webhooks: Option<Vec<ConfiguredEndpoint>>,
     pub(crate) log: Log,
     typed: Layer,
 }
@@ -638,6 +648,42 @@ mod tests {
         assert_eq!(serving.options.cors_origins, ["https://app.example", "http://localhost:3000"]);
         assert_eq!(serving.options.max_json_bytes, 1024);
         assert_eq!(layers("", &[], &[]).expect("valid").serving.listen.to_string(), "127.0.0.1:8700");
+    }
+
+    #[test]
+    fn webhooks_are_tables_of_the_file_or_json_of_the_variable() {
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let file = format!(
+            "[[webhooks]]\nurl = \"https://a.example/hook\"\nsecret = \"{secret}\"\nevents = [\"run.*\"]"
+        );
+        let json =
+            format!(r#"[{{"url": "https://a.example/hook", "secret": "{secret}", "events": ["run.*"]}}]"#);
+
+        let of_file = layers(&file, &[], &[]).expect("valid");
+        let of_variable = layers("", &[("TELECINE_WEBHOOKS", &json)], &[]).expect("valid");
+        let none = layers("webhooks = []", &[], &[]).expect("valid");
+
+        assert_eq!(of_file.webhooks.as_ref().map(Vec::len), Some(1));
+        assert_eq!(of_file.webhooks, of_variable.webhooks);
+        assert_eq!((none.webhooks, layers("", &[], &[]).expect("valid").webhooks), (Some(Vec::new()), None));
+        let shown = without_secrets(&of_variable.typed(Key::Webhooks).expect("typed").text);
+        assert_eq!(shown, "https://a.example");
+    }
+
+    #[test]
+    fn a_wrong_webhook_is_refused_and_its_secret_not_repeated() {
+        let wrong = [
+            ("url = \"https://a.example\"", "secret"),
+            ("url = \"https://a.example\"\nsecret = \"hush-hush\"", "whsec_"),
+            ("url = 3\nsecret = \"hush-hush\"", "tables"),
+            ("url = \"x\"\nsecret = \"hush-hush\"\nevnts = []", "evnts"),
+        ];
+
+        for (table, expected) in wrong {
+            let refusal = refusal(layers(&format!("[[webhooks]]\n{table}"), &[], &[]));
+            assert!(refusal.contains(expected) && refusal.contains("telecine.toml:1:"), "{refusal}");
+            assert!(!refusal.contains("hush-hush"), "{refusal}");
+        }
     }
 
     #[test]

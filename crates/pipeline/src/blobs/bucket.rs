@@ -42,6 +42,13 @@ const CONTENT_TYPES: [(&str, &str); 17] = [
     ("txt", "text/plain; charset=utf-8"),
 ];
 
+/// The type of a file that a recipe makes, by its name.
+pub fn content_type(path: &str) -> &'static str {
+    let suffix = path.rsplit_once('.').map_or("", |(_, suffix)| suffix);
+    let known = CONTENT_TYPES.iter().find(|(known, _)| *known == suffix);
+    known.map_or("application/octet-stream", |(_, mime)| mime)
+}
+
 /// How a bucket is reached.
 #[derive(Clone)]
 pub struct StoreOptions {

@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::Mac;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use sha2::Sha256;
-use telecine_queue::{Fence, JobId, NewEntry, Queue, QueueError};
+use telecine_queue::{Fence, JobId};
 
-use crate::problem::{Code, Problem};
+use crate::secret::Secret;
 
 const PREFIX: &str = "ct_";
 
@@ -52,53 +50,6 @@ impl ClaimToken {
     }
 }
 
-/// What tokens are signed with: the same for all processes on a database.
-pub(crate) struct Secret([u8; 32]);
-
-impl Secret {
-    const KIND: &str = "secret";
-    const KEY: &str = "claims";
-
-    /// The one of this database; the first process that asks makes it.
-    pub(crate) async fn shared(queue: &dyn Queue) -> Result<Self, Problem> {
-        loop {
-            if let Some(entry) = queue.entry(Self::KIND, Self::KEY).await? {
-                return Self::read(&entry.body).ok_or_else(|| {
-                    tracing::error!("the secret of claim tokens in the database is not as it was written");
-                    Problem::new(Code::Internal, "tokens cannot be signed")
-                });
-            }
-            let mut fresh = [0; 32];
-            getrandom::fill(&mut fresh).map_err(|error| {
-                tracing::error!(%error, "the system gives no random bytes");
-                Problem::new(Code::Unavailable, "tokens cannot be signed")
-            })?;
-            let entry = NewEntry::new(Self::KIND, Self::KEY, json!({ "key": BASE64.encode(fresh) }));
-            match queue.put_entry(entry, Some(0)).await {
-                // Stale: another process was first, and its one is everybody's.
-                Ok(_) | Err(QueueError::Stale { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    fn read(body: &Value) -> Option<Self> {
-        BASE64.decode(body.get("key")?.as_str()?).ok()?.try_into().ok().map(Self)
-    }
-
-    fn mac(&self, said: &[u8]) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("any length is a key");
-        mac.update(said);
-        mac
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,22 +67,22 @@ mod tests {
 
     #[test]
     fn a_token_is_read_back_only_with_the_secret_it_was_signed_with() {
-        let text = token().signed(&Secret([1; 32]));
+        let text = token().signed(&Secret::of([1; 32]));
 
-        assert_eq!(ClaimToken::verified(&text, &Secret([1; 32])), Some(token()));
-        assert_eq!(ClaimToken::verified(&text, &Secret([2; 32])), None);
+        assert_eq!(ClaimToken::verified(&text, &Secret::of([1; 32])), Some(token()));
+        assert_eq!(ClaimToken::verified(&text, &Secret::of([2; 32])), None);
     }
 
     #[test]
     fn a_token_that_was_changed_anywhere_is_none() {
-        let text = token().signed(&Secret([1; 32]));
+        let text = token().signed(&Secret::of([1; 32]));
 
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(bytes).unwrap();
             // The last character of a base64 text has bits that say nothing; refusing those is the decoder's part.
-            assert_eq!(ClaimToken::verified(&changed, &Secret([1; 32])), None, "{at}");
+            assert_eq!(ClaimToken::verified(&changed, &Secret::of([1; 32])), None, "{at}");
         }
     }
 }

@@ -10,6 +10,7 @@ mod claims;
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod clips;
 mod connections;
+mod events;
 mod health;
 mod metrics;
 mod operations;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         callers::trials(),
         claims::trials(),
         connections::trials(),
+        events::trials(),
         health::trials(),
         metrics::trials(),
         operations::trials(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use telecine_pipeline::Workshop;
-use telecine_server::{App, Meter, ServeError, Server, Traces, keep_uploads};
+use telecine_server::{App, Meter, ServeError, Server, Traces};
 
 use super::worker::{self, Leaving};
 use super::{Schema, open};
@@ -14,13 +14,14 @@ use crate::cli::WorkerFlags;
 use crate::config::{Config, Key};
 use crate::output::{Answer, say};
 use crate::signals::Signals;
-use crate::{recipes, workshop};
+use crate::{recipes, webhooks, workshop};
 
 /// The API alone: workers on the same database do what it accepts.
 pub(super) async fn serve(config: &Config) -> Result<Answer> {
     let mut signals = Signals::listen()?;
     let queue = open(config, Schema::Migrate).await?;
     let shop = Arc::new(workshop::open(config, &queue)?);
+    let relay = webhooks::start(config, &shop).await?;
     let server = start(config, &shop).await?;
     say(format_args!(
         "the API is on {} with {}; runs wait for a `telecine worker` on the same database; Ctrl-C stops it",
@@ -41,6 +42,7 @@ pub(super) async fn serve(config: &Config) -> Result<Answer> {
         is_clean = &mut stopped => is_clean,
         () = &mut hurry => stopped.await,
     };
+    relay.stop().await;
     say(if is_clean { "stopped" } else { "stopped; requests under way were cut off" });
     Ok(if is_clean { Answer::Yes } else { Answer::No })
 }
@@ -53,6 +55,7 @@ pub(super) async fn up(flags: &WorkerFlags, config: &Config, traces: Option<&Tra
     let shop = Arc::new(workshop::open(config, &queue)?);
     // Before anything is done that counts.
     Meter::install();
+    let relay = webhooks::start(config, &shop).await?;
     let kinds = worker::chosen_kinds(config, &shop)?;
     let runtime = worker::start(config, queue, &shop, kinds, traces).await?;
     let server = match start(config, &shop).await {
@@ -70,20 +73,18 @@ pub(super) async fn up(flags: &WorkerFlags, config: &Config, traces: Option<&Tra
         worker::until_asked_to_stop(&runtime, config.drain_within, &mut signals, &leaving),
         stop(&server, &leaving, config.drain_within)
     );
+    relay.stop().await;
     if !is_clean {
         say("requests under way were cut off");
     }
     Ok(if is_clean { clean } else { Answer::No })
 }
 
-/// The API, and what it keeps up beside its requests.
 async fn start(config: &Config, shop: &Arc<Workshop>) -> Result<Server> {
     raise_file_limit();
     Meter::install();
     let app = App::new(Arc::clone(shop), recipes::all(config)?, config.serving.options.clone());
-    let server = Server::start(&app, config.serving.listen).await.map_err(|error| refusal(error, config))?;
-    tokio::spawn(keep_uploads(app));
-    Ok(server)
+    Server::start(&app, config.serving.listen).await.map_err(|error| refusal(error, config))
 }
 
 /// When asked to leave: until all requests have ended, or the deadline, or whoever asks again. `false`: some were cut off.

@@ -16,7 +16,7 @@ use crate::cli::WorkerFlags;
 use crate::config::{Config, Key};
 use crate::output::{Answer, say};
 use crate::signals::Signals;
-use crate::{human, kinds, recipes, workshop};
+use crate::{human, kinds, recipes, webhooks, workshop};
 
 const SAY_EVERY: Duration = Duration::from_secs(5);
 
@@ -29,6 +29,7 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config, traces: Option<&Tr
     let kinds = chosen_kinds(config, &shop)?;
     let names = kinds.names().join(", ");
     let watched = watched(config, &shop).await?;
+    let relay = webhooks::start(config, &shop).await?;
     let runtime = start(config, queue, &shop, kinds, traces).await?;
     say(format_args!(
         "worker {} runs {names} on {}; Ctrl-C drains it",
@@ -37,6 +38,7 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config, traces: Option<&Tr
     ));
 
     let answer = until_asked_to_stop(&runtime, config.drain_within, &mut signals, &Leaving::default()).await;
+    relay.stop().await;
     if let Some(watched) = watched {
         watched.stop(Duration::ZERO).await;
     }

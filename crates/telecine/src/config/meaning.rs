@@ -52,6 +52,7 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         serving: Serving::of(&reader)?,
         metrics_listen: reader.optional(Key::MetricsListen, address)?,
         otlp_endpoint: reader.optional(Key::OtlpEndpoint, public_url)?,
+        webhooks: reader.optional(Key::Webhooks, super::webhooks::endpoints)?,
         log: reader.required(Key::Log, log)?,
         typed: typed.clone(),
     };

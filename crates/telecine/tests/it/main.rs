@@ -12,4 +12,5 @@ mod serve;
 mod steering;
 mod telecine;
 mod watch;
+mod webhooks;
 mod worker;
