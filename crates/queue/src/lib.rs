@@ -75,7 +75,7 @@ pub use queue::{Age, Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Rea
 pub use relay::{Relay, RelayOptions, Sink, SinkError};
 pub use run::{ListedRuns, NewRun, Run, RunFilter, RunId, RunPage, RunState, StepCount};
 pub use runtime::{
-    Failure, JobContext, Kind, Kinds, NotRecorded, Report, Runtime, Slots, WorkerOptions, keep_up,
+    Failure, JobContext, Kind, Kinds, Lineage, NotRecorded, Report, Runtime, Slots, WorkerOptions, keep_up,
 };
 pub use schedule::{Missed, NewSchedule, Schedule, Ticked};
 pub use sqlite::SqliteQueue;

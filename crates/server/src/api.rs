@@ -88,6 +88,12 @@ pub fn router(app: &Arc<App>) -> Router {
     layered(router, app)
 }
 
+/// What is for those alone who look after a process.
+pub(crate) fn watched(app: &Arc<App>) -> Router {
+    let (router, _) = OpenApiRouter::new().merge(health::routes()).merge(metrics::routes()).split_for_parts();
+    layered(router, app)
+}
+
 /// What every route has around it.
 pub(crate) fn layered(router: Router<Arc<App>>, app: &Arc<App>) -> Router {
     router

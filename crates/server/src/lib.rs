@@ -35,6 +35,7 @@ mod remote;
 mod secret;
 mod sessions;
 mod token;
+mod traces;
 
 pub use api::transcode::TranscodeOptions;
 pub use api::uploads::UploadOptions;
@@ -44,3 +45,4 @@ pub use caller::{Caller, Scope};
 pub use listen::{ServeError, Server};
 pub use meter::Meter;
 pub use problem::{Code, Problem};
+pub use traces::{NoTraces, RunTraces, Traces};

@@ -16,6 +16,7 @@ use tracing::{Instrument, Span, field};
 use crate::app::App;
 use crate::meter::answered;
 use crate::problem::{Code, Problem};
+use crate::traces;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_ID_BYTES: usize = 128;
@@ -53,6 +54,7 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
     let method = request.method().clone();
     let span = span_of(&request, route, &id);
+    traces::join(&span, request.headers_mut());
     let began = Instant::now();
     let is_looked_at_often = is_looked_at_often(request.uri().path());
     let answer = async {

@@ -29,6 +29,7 @@ impl Work for Ingest {
                 return Ok(json!({ "sha256": input.sha256, "bytes": input.bytes, "borrowed_from": owner }));
             }
         }
+        attempt.tell_of(&input);
         let capabilities = attempt.shop.capabilities(&attempt.cancel).await?;
         let planned = Planned::of(&meta.recipe, input.format, input.probe.as_ref(), capabilities)?;
         tell(&planned, attempt);
