@@ -85,7 +85,7 @@ pub struct Webhooks {
     options: WebhookOptions,
 }
 
-/// Why something of webhooks was not done.
+/// Why something about webhooks was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     /// Correct the field.
@@ -119,7 +119,7 @@ impl Webhooks {
     }
 
     /// The kind that a worker needs to deliver.
-    pub fn kind(&self) -> Result<DeliverWebhook, reqwest::Error> {
+    pub fn kind(&self) -> DeliverWebhook {
         DeliverWebhook::new(self.clone())
     }
 

@@ -300,6 +300,16 @@ impl fmt::Display for Program {
     }
 }
 
+impl Started {
+    /// What traces call it. A user's program is one kind of thing, whatever its step is called.
+    fn span_name(self, step: &str) -> Cow<'_, str> {
+        match self {
+            Self::Tool(_) => format!("media.{step}").into(),
+            Self::OfUser => "media.exec".into(),
+        }
+    }
+}
+
 impl fmt::Display for Started {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -133,9 +133,36 @@ impl From<FetchError> for Failed {
     }
 }
 
+/// Another try helps where the database was away or somebody was faster; what it refuses, it refuses again.
 impl From<QueueError> for Failed {
     fn from(error: QueueError) -> Self {
-        Self::for_now("database_unavailable", error.to_string(), "check the database")
+        let message = error.to_string();
+        let (code, hint) = match error {
+            QueueError::Unavailable { .. } => {
+                return Self::for_now("database_unavailable", message, "check the database");
+            }
+            QueueError::Full { .. } => {
+                return Self::for_now("database_full", message, "free some space on the database's disk");
+            }
+            QueueError::Stale { .. } => {
+                return Self::for_now("record_conflict", message, "it is tried again by itself");
+            }
+            QueueError::WorkerGone => {
+                return Self::for_now("worker_lost", message, "it is tried again by itself");
+            }
+            QueueError::KeyReused { .. } => ("key_reused", "use another idempotency key"),
+            QueueError::NotFound(_) => ("job_not_found", "see `telecine jobs ls`"),
+            QueueError::WrongState { .. } => ("job_wrong_state", "see `telecine jobs show`"),
+            QueueError::NoSuchRun(_) => ("run_not_found", "see `telecine runs ls`"),
+            QueueError::WrongRunState { .. } => ("run_wrong_state", "see `telecine runs show`"),
+            QueueError::Unsuitable { .. } => ("database_unsuitable", "see `telecine doctor`"),
+            QueueError::Schema { .. } => {
+                ("database_schema", "run `telecine migrate`, or upgrade this program")
+            }
+            QueueError::Invalid { .. } => ("invalid_request", "report it with the log of the worker"),
+            QueueError::Unexpected { .. } => return Self::unexpected(message),
+        };
+        Self::for_good(code, message, hint)
     }
 }
 
@@ -148,5 +175,28 @@ pub(crate) fn scratch_failed(what: &str, error: &std::io::Error) -> Failed {
             Failed::for_now("disk_full", message, "free some space in the scratch folder")
         }
         _ => Failed::for_now("io_failed", message, "check the scratch folder and its permissions"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_database_refuses_is_not_tried_again() {
+        let reason = || "why".to_owned();
+        for (error, code, retryable) in [
+            (QueueError::Unavailable { reason: reason() }, "database_unavailable", true),
+            (QueueError::Full { reason: reason() }, "database_full", true),
+            (QueueError::Stale { key: reason(), expected: 1, found: 2 }, "record_conflict", true),
+            (QueueError::Invalid { reason: reason() }, "invalid_request", false),
+            (QueueError::NoSuchRun(telecine_queue::RunId::new()), "run_not_found", false),
+            (QueueError::Unexpected { reason: reason() }, "unexpected", false),
+        ] {
+            let failed = Failed::from(error);
+
+            assert_eq!((failed.code.as_str(), failed.retryable), (code, retryable));
+            assert!(!failed.hint.is_empty());
+        }
     }
 }

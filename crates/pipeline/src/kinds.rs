@@ -33,7 +33,7 @@ use crate::blobs::hash_file;
 use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::keys;
 use crate::log::ToolRuns;
-use crate::records::{INPUT, InputRecord, RunRecord, StoredFile, pages_of, read};
+use crate::records::{INPUT, InputRecord, RunRecord, SourceAt, StoredFile, pages_of, read};
 use crate::scratch::JobFolder;
 use crate::source::Source;
 use crate::submission::RunMeta;
@@ -43,6 +43,7 @@ pub(crate) use encode_range::RangePayload;
 pub use exec::NoProgram;
 pub(crate) use exec::find_program;
 pub use sweep::schedule_sweeps;
+pub(crate) use sweep::sign_in;
 
 pub const INGEST: &str = "ingest";
 pub(crate) const ENCODE_RANGE: &str = "encode_range";
@@ -155,8 +156,20 @@ impl Attempt<'_> {
 
     pub(crate) async fn input(&self) -> Attempted<(InputRecord, Source)> {
         let input: InputRecord = self.read(INPUT).await?;
+        self.tell_of(&input);
         let source = Source::of(self, &input).await?;
         Ok((input, source))
+    }
+
+    /// What the attempt works on, for whoever reads its trace.
+    pub(crate) fn tell_of(&self, input: &InputRecord) {
+        let span = tracing::Span::current();
+        span.record("media.type", tracing::field::debug(input.format.class()));
+        // Never the address that it came from: that may have a secret in it.
+        match &input.at {
+            SourceAt::Blob { key } => span.record("input.key", key.as_str()),
+            SourceAt::File { path, .. } => span.record("input.key", tracing::field::display(path.display())),
+        };
     }
 
     pub(crate) fn subfolder(&self, name: &str) -> Attempted<std::path::PathBuf> {

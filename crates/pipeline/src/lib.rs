@@ -24,11 +24,13 @@ mod blobs;
 mod cache;
 mod document;
 mod failure;
+mod figures;
 mod film;
 mod graph;
 mod input;
 pub mod keys;
 pub mod kinds;
+mod lifetime;
 mod live;
 mod log;
 mod nearest;
@@ -38,6 +40,7 @@ mod planned;
 mod recipe;
 pub mod records;
 mod request;
+mod retry;
 mod scratch;
 mod shelf;
 mod source;
@@ -45,7 +48,6 @@ mod submission;
 mod workshop;
 
 pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions};
-pub use cache::{Deleted, delete, forget};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, RunSummary,
     StepShown, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, progress_of,
@@ -54,6 +56,7 @@ pub use document::{
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
 pub use kinds::NoProgram;
+pub use lifetime::{Deleted, delete, forget, is_deleted};
 pub use live::{LiveFilm, live_film};
 pub use log::{AttemptLog, JobLog, RunLog, run_log};
 pub use nearest::did_you_mean;
@@ -66,8 +69,9 @@ pub use recipe::{
     RecipeErrors, RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
 pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority};
+pub use retry::retry;
 pub use scratch::{JobFolder, Scratch};
 pub use shelf::{Shelf, live_playlist};
 pub use source::{CacheRoom, PullPatience, is_below};
-pub use submission::{RunMeta, RunWebhook, Submission, Submitted, retry, submit};
+pub use submission::{RunMeta, RunWebhook, Submission, Submitted, submit};
 pub use workshop::Workshop;

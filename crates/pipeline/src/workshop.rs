@@ -28,6 +28,8 @@ pub struct Workshop {
     pub keep_runs: Option<Duration>,
     /// How long what a failed or cancelled run has stored is kept for a retry.
     pub keep_unpublished: Duration,
+    /// Pages of runs, and of folders of the store, that one sweep looks at; the next one goes on behind them.
+    pub sweep_pages: u32,
     /// How long an upload waits to be used.
     pub keep_uploads: Duration,
     /// Buckets whose objects may be named as inputs: `s3://bucket` or `s3://bucket/prefix`.
@@ -38,6 +40,8 @@ pub struct Workshop {
     /// What is kept in scratch of sources from a bucket.
     pub source_cache: CacheRoom,
     pub(crate) sources: SourceCache,
+    /// Whether the store knows the database.
+    pub(crate) is_signed_in: OnceCell<()>,
     capabilities: OnceCell<Capabilities>,
 }
 
@@ -53,12 +57,14 @@ impl Workshop {
             input_folders: Vec::new(),
             keep_runs: None,
             keep_unpublished: Duration::from_hours(24),
+            sweep_pages: 25,
             keep_uploads: Duration::from_hours(7 * 24),
             input_buckets: Vec::new(),
             allow_private_urls: false,
             pull_patience: PullPatience::default(),
             source_cache: CacheRoom::default(),
             sources,
+            is_signed_in: OnceCell::new(),
             capabilities: OnceCell::new(),
         }
     }

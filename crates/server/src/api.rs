@@ -7,12 +7,16 @@ mod health;
 mod jobs;
 mod lanes;
 mod limits;
+mod metrics;
 mod plan;
 mod playback;
 mod recipes;
 mod runs;
+mod scan;
 mod session;
+pub(crate) mod transcode;
 pub(crate) mod uploads;
+mod webhooks;
 mod workers;
 
 use std::sync::Arc;
@@ -30,7 +34,7 @@ pub(crate) use playback::SECRET as PLAYBACK_SECRET;
 use crate::app::App;
 use crate::extract::Json;
 use crate::problem::{Code, Problem, ProblemDocument};
-use crate::{caller, cors, observe, sessions};
+use crate::{caller, cors, docs, observe, sessions};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -66,10 +70,14 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(limits::routes())
         .merge(plan::routes())
         .merge(playback::routes())
+        .merge(metrics::routes())
         .merge(recipes::routes())
         .merge(session::routes())
         .merge(runs::routes())
+        .merge(webhooks::routes())
         .merge(workers::routes())
+        .merge(scan::routes())
+        .merge(transcode::routes())
         .merge(uploads::routes())
 }
 
@@ -78,7 +86,14 @@ pub fn router(app: &Arc<App>) -> Router {
     let (router, description) = resources().split_for_parts();
     let description = without_stars(description);
     let router = router
+        .merge(docs::routes(&description))
         .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))));
+    layered(router, app)
+}
+
+/// What is for those alone who look after a process.
+pub(crate) fn watched(app: &Arc<App>) -> Router {
+    let (router, _) = OpenApiRouter::new().merge(health::routes()).merge(metrics::routes()).split_for_parts();
     layered(router, app)
 }
 

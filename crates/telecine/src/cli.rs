@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use serde_json::Value;
 use telecine_queue::{JobId, JobState, Missed, RunId, RunState, Timestamp, WorkerId};
+use telecine_server::Scope;
 
 use crate::config::{Key, Layer};
 use crate::human;
@@ -50,8 +51,17 @@ pub(crate) enum Command {
     Run(Box<RunFlags>),
     /// Process files as they appear in a folder, until asked to stop
     Watch(Box<WatchFlags>),
+    /// API and worker in one process, on SQLite unless told; SIGTERM or Ctrl-C finishes what is running first
+    Up(UpFlags),
+    /// The API alone, for workers elsewhere on the same database
+    Serve(ServeFlags),
     /// Run jobs until asked to stop; SIGTERM or Ctrl-C finishes what is running first
     Worker(WorkerFlags),
+    /// Make, list and revoke keys of the API
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Print the description of the API (OpenAPI 3.1, JSON)
+    Openapi,
     /// Hand an input to the workers on the database; prints the run's id
     Submit(Box<SubmitFlags>),
     /// Look at and steer runs
@@ -181,6 +191,47 @@ pub(crate) struct WorkerFlags {
     /// Drain when the process that started this one ends, however it ends
     #[arg(long, hide = true)]
     pub(crate) leave_with_parent: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ServeFlags {
+    /// Where to listen [default: 127.0.0.1:8700; env: TELECINE_LISTEN]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UpFlags {
+    #[command(flatten)]
+    serve: ServeFlags,
+    #[command(flatten)]
+    pub(crate) worker: WorkerFlags,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a key; it is printed once and never again
+    New(KeyNew),
+    /// List keys, without their secrets
+    Ls,
+    /// Let nobody in by a key any more
+    Revoke {
+        /// The part between `tk_` and the next `_`; see `telecine key ls`
+        id: String,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct KeyNew {
+    /// Whose runs it sees and makes; without one, those of no tenant
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// What it allows: read, write, work (claim jobs), admin (everything)
+    #[arg(long, value_name = "SCOPE,…", value_delimiter = ',', default_value = "read,write")]
+    pub(crate) scopes: Vec<Scope>,
+    /// What to call it in lists
+    #[arg(long)]
+    pub(crate) name: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -517,15 +568,30 @@ impl Cli {
         match &self.command {
             Command::Run(flags) => layer.flag(Key::Slots, "--slots", flags.work.slots.as_ref()),
             Command::Watch(flags) => layer.flag(Key::Slots, "--slots", flags.work.slots.as_ref()),
+            Command::Serve(flags) => flags.fill(&mut layer),
+            Command::Up(flags) => {
+                flags.serve.fill(&mut layer);
+                flags.worker.fill(&mut layer);
+            }
+            Command::Worker(flags) => flags.fill(&mut layer),
             _ => {}
         }
-        if let Command::Worker(worker) = &self.command {
-            layer.flag(Key::Slots, "--slots", worker.slots.as_ref());
-            layer.flag(Key::Concurrency, "--concurrency", worker.concurrency);
-            layer.flag(Key::Kinds, "--kinds", worker.kinds.as_ref());
-            layer.flag(Key::Name, "--name", worker.name.as_ref());
-        }
         layer
+    }
+}
+
+impl ServeFlags {
+    fn fill(&self, layer: &mut Layer) {
+        layer.flag(Key::Listen, "--listen", self.listen.as_ref());
+    }
+}
+
+impl WorkerFlags {
+    fn fill(&self, layer: &mut Layer) {
+        layer.flag(Key::Slots, "--slots", self.slots.as_ref());
+        layer.flag(Key::Concurrency, "--concurrency", self.concurrency);
+        layer.flag(Key::Kinds, "--kinds", self.kinds.as_ref());
+        layer.flag(Key::Name, "--name", self.name.as_ref());
     }
 }
 

@@ -6,6 +6,7 @@ mod counts;
 mod demo;
 mod doctor;
 mod jobs;
+mod key;
 mod limits;
 mod migrate;
 mod pause;
@@ -15,6 +16,7 @@ mod recipes;
 pub(crate) mod run;
 mod runs;
 mod schedules;
+mod serve;
 mod submit;
 mod tenants;
 mod watch;
@@ -27,6 +29,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use telecine_queue::{OpenOptions, Pausable, Queue};
+use telecine_server::Traces;
 
 pub(crate) use worker::options as worker_options;
 
@@ -42,11 +45,15 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         // These need no configuration, so a broken one must not stop them.
         Command::Demo => return demo::run(cli.global.database.as_deref(), output).await,
         Command::Completions { shell } => return completions(*shell, output),
+        Command::Openapi => return openapi(output),
         Command::Doctor => {
             let config = configuration::load(cli.global.config.as_deref(), cli.layer());
             return doctor::run(config, output).await;
         }
-        Command::Worker(_)
+        Command::Up(_)
+        | Command::Serve(_)
+        | Command::Worker(_)
+        | Command::Key(_)
         | Command::Submit(_)
         | Command::Runs(_)
         | Command::Jobs(_)
@@ -67,10 +74,15 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Config(_) => {}
     }
     let config = configuration::load(cli.global.config.as_deref(), cli.layer())?;
-    let otherwise = if matches!(cli.command, Command::Worker(_)) { "info" } else { "warn" };
-    logging::start(&config.log, otherwise);
+    let stays = matches!(cli.command, Command::Up(_) | Command::Serve(_) | Command::Worker(_));
+    let otherwise = if stays { "info" } else { "warn" };
+    let traces = traces(&cli.command, &config)?;
+    logging::start(&config.log, otherwise, traces.as_ref());
     let answer = match cli.command {
-        Command::Worker(flags) => worker::run(&flags, &config).await,
+        Command::Up(flags) => Box::pin(serve::up(&flags.worker, &config, traces.as_ref())).await,
+        Command::Serve(_) => Box::pin(serve::serve(&config)).await,
+        Command::Worker(flags) => Box::pin(worker::run(&flags, &config, traces.as_ref())).await,
+        Command::Key(command) => key::run(command, &config, output).await,
         Command::Submit(flags) => Box::pin(submit::run(*flags, &config, output)).await,
         Command::Runs(command) => Box::pin(runs::run(command, &config, output)).await,
         Command::Jobs(command) => jobs::run(command, &config, output).await,
@@ -89,10 +101,28 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Watch(flags) => Box::pin(watch::run(&flags, &config, output)).await,
         Command::Plan { file, recipe } => Box::pin(plan::run(&file, &recipe, &config, output)).await,
         Command::Recipes(command) => recipes::run(command, &config, output),
-        Command::Demo | Command::Completions { .. } | Command::Doctor => unreachable!("answered above"),
+        Command::Demo | Command::Completions { .. } | Command::Doctor | Command::Openapi => {
+            unreachable!("answered above")
+        }
     };
     close_opened().await;
+    if let Some(traces) = traces {
+        traces.stop().await;
+    }
     answer
+}
+
+/// For processes that stay: the configured collector, else the one that OpenTelemetry's own variable names.
+fn traces(command: &Command, config: &Config) -> Result<Option<Traces>> {
+    let role = match command {
+        Command::Up(_) => "up",
+        Command::Serve(_) => "serve",
+        Command::Worker(_) => "worker",
+        _ => return Ok(None),
+    };
+    let variable = || std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|url| !url.is_empty());
+    let Some(endpoint) = config.otlp_endpoint.clone().or_else(variable) else { return Ok(None) };
+    Ok(Some(Traces::start(&endpoint, role)?))
 }
 
 /// What commands opened, to be closed however they end: only then is everybody woken by what they did.
@@ -104,6 +134,11 @@ async fn close_opened() {
         // A database that does not answer must not keep a command from ending.
         let _ = tokio::time::timeout(CLOSE_WITHIN, queue.close()).await;
     }
+}
+
+fn openapi(output: &Output) -> Result<Answer> {
+    output.print_json(&telecine_server::openapi())?;
+    Ok(Answer::Yes)
 }
 
 fn completions(shell: clap_complete::Shell, output: &Output) -> Result<Answer> {

@@ -7,18 +7,24 @@ mod environment;
 mod file;
 mod intake;
 mod meaning;
+mod serving;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use telecine_connect::webhooks::ConfiguredEndpoint;
 use telecine_pipeline::did_you_mean;
 use telecine_queue::Slots;
 
 pub(crate) use intake::Intake;
 pub(crate) use meaning::mask_password;
+pub(crate) use serving::Serving;
+pub(crate) use webhooks::without_secrets;
 
 /// The file that is read when none is named.
 pub(crate) const FILE: &str = "telecine.toml";
@@ -54,11 +60,24 @@ pub(crate) enum Key {
     Sandbox,
     ToolMemoryMb,
     Recipes,
+    Listen,
+    TrustLoopback,
+    PublicUrl,
+    CorsOrigins,
+    RequestsPerSecond,
+    MaxConnections,
+    MaxJsonKb,
+    HeaderTimeoutMs,
+    BodyTimeoutMs,
+    MetricsListen,
+    MetricsPublic,
+    OtlpEndpoint,
+    Webhooks,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 41] = [
         Self::Database,
         Self::Store,
         Self::Scratch,
@@ -86,6 +105,19 @@ impl Key {
         Self::Sandbox,
         Self::ToolMemoryMb,
         Self::Recipes,
+        Self::Listen,
+        Self::TrustLoopback,
+        Self::PublicUrl,
+        Self::CorsOrigins,
+        Self::RequestsPerSecond,
+        Self::MaxConnections,
+        Self::MaxJsonKb,
+        Self::HeaderTimeoutMs,
+        Self::BodyTimeoutMs,
+        Self::MetricsListen,
+        Self::MetricsPublic,
+        Self::OtlpEndpoint,
+        Self::Webhooks,
         Self::Log,
     ];
 
@@ -118,6 +150,19 @@ impl Key {
             Self::Sandbox => "sandbox",
             Self::ToolMemoryMb => "tool_memory_mb",
             Self::Recipes => "recipes",
+            Self::Listen => "listen",
+            Self::TrustLoopback => "trust_loopback",
+            Self::PublicUrl => "public_url",
+            Self::CorsOrigins => "cors_origins",
+            Self::RequestsPerSecond => "requests_per_second",
+            Self::MaxConnections => "max_connections",
+            Self::MaxJsonKb => "max_json_kb",
+            Self::HeaderTimeoutMs => "header_timeout_ms",
+            Self::BodyTimeoutMs => "body_timeout_ms",
+            Self::MetricsListen => "metrics_listen",
+            Self::MetricsPublic => "metrics_public",
+            Self::OtlpEndpoint => "otlp_endpoint",
+            Self::Webhooks => "webhooks",
             Self::Log => "log",
         }
     }
@@ -147,11 +192,21 @@ impl Key {
             Self::MaxVideoSize => Some("8192x4320"),
             Self::MaxVideoFps => Some("240"),
             Self::MaxImagePixels => Some("100000000"),
+            Self::Listen => Some("127.0.0.1:8700"),
+            Self::RequestsPerSecond => Some("1000"),
+            Self::MaxConnections => Some("4096"),
+            Self::MaxJsonKb => Some("256"),
+            Self::HeaderTimeoutMs => Some("10000"),
+            Self::BodyTimeoutMs => Some("60000"),
+            Self::MetricsPublic => Some("off"),
             // What these default to depends on the machine and on other keys; see `meaning`.
-            Self::Store | Self::Scratch | Self::Slots => None,
+            Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback => None,
             Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name | Self::Recipes => None,
             // Nothing is taken from a bucket, and no run deleted, that nobody named.
             Self::InputBuckets | Self::KeepRunsDays => None,
+            Self::PublicUrl | Self::CorsOrigins | Self::MetricsListen | Self::OtlpEndpoint => None,
+            // A process whose configuration does not mention them leaves those that others have stored.
+            Self::Webhooks => None,
         }
     }
 
@@ -260,6 +315,13 @@ pub(crate) struct Config {
     pub(crate) tool_memory_bytes: u64,
     /// The folder of the user's own recipes.
     pub(crate) recipes: Option<PathBuf>,
+    pub(crate) serving: Serving,
+    /// Where a worker without an API shows its health and its figures.
+    pub(crate) metrics_listen: Option<SocketAddr>,
+    /// The collector that traces are sent to.
+    pub(crate) otlp_endpoint: Option<String>,
+    /// Who is told of runs; `None` where the configuration says nothing about it.
+    pub(crate) webhooks: Option<Vec<ConfiguredEndpoint>>,
     pub(crate) log: Log,
     typed: Layer,
 }
@@ -538,6 +600,14 @@ mod tests {
             ("max_image_pixels = 300000000", "268435456"),
             ("keep_runs_days = 0", "leave it out"),
             ("log = \"json,=,=\"", "log"),
+            ("listen = \"8700\"", "127.0.0.1:8700"),
+            ("listen = \"media.example:8700\"", "listen"),
+            ("public_url = \"media.example\"", "https://media.example"),
+            ("public_url = \"https://user:secret@media.example\"", "public_url"),
+            ("cors_origins = [\"*\"]", "cors_origins"),
+            ("cors_origins = [\"https://app.example/\"]", "without a path"),
+            ("trust_loopback = \"maybe\"", "on or off"),
+            ("max_connections = 0", "max_connections"),
         ] {
             let refusal = refusal(layers(file, &[], &[]));
             assert!(refusal.contains(expected), "{file}: {refusal}");
@@ -554,6 +624,65 @@ mod tests {
 
             assert!(matches!(&config.slots, Slots::PerLane(lanes) if lanes.len() == 2), "{:?}", config.slots);
             assert_eq!(config.kinds.as_deref(), Some(["a".to_owned(), "b".to_owned()].as_slice()));
+        }
+    }
+
+    #[test]
+    fn this_machine_is_trusted_unless_a_proxy_on_it_speaks_for_others() {
+        let trusts = |file: &str| layers(file, &[], &[]).expect("valid").serving.options.trust_loopback;
+
+        assert!(trusts(""));
+        assert!(!trusts("public_url = \"https://media.example/\""));
+        assert!(trusts("public_url = \"https://media.example\"\ntrust_loopback = true"));
+        assert!(!trusts("trust_loopback = \"off\""));
+    }
+
+    #[test]
+    fn where_and_to_whom_the_api_is_served() {
+        let file = "listen = \"localhost:9000\"\npublic_url = \"https://media.example/\"\nmax_json_kb = 1\n\
+                    cors_origins = [\"https://App.example\", \"http://localhost:3000\"]";
+        let serving = layers(file, &[], &[]).expect("valid").serving;
+
+        assert_eq!(serving.listen.to_string(), "127.0.0.1:9000");
+        assert_eq!(serving.options.public_url.as_deref(), Some("https://media.example"));
+        assert_eq!(serving.options.cors_origins, ["https://app.example", "http://localhost:3000"]);
+        assert_eq!(serving.options.max_json_bytes, 1024);
+        assert_eq!(layers("", &[], &[]).expect("valid").serving.listen.to_string(), "127.0.0.1:8700");
+    }
+
+    #[test]
+    fn webhooks_are_tables_of_the_file_or_json_of_the_variable() {
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let file = format!(
+            "[[webhooks]]\nurl = \"https://a.example/hook\"\nsecret = \"{secret}\"\nevents = [\"run.*\"]"
+        );
+        let json =
+            format!(r#"[{{"url": "https://a.example/hook", "secret": "{secret}", "events": ["run.*"]}}]"#);
+
+        let of_file = layers(&file, &[], &[]).expect("valid");
+        let of_variable = layers("", &[("TELECINE_WEBHOOKS", &json)], &[]).expect("valid");
+        let none = layers("webhooks = []", &[], &[]).expect("valid");
+
+        assert_eq!(of_file.webhooks.as_ref().map(Vec::len), Some(1));
+        assert_eq!(of_file.webhooks, of_variable.webhooks);
+        assert_eq!((none.webhooks, layers("", &[], &[]).expect("valid").webhooks), (Some(Vec::new()), None));
+        let shown = without_secrets(&of_variable.typed(Key::Webhooks).expect("typed").text);
+        assert_eq!(shown, "https://a.example");
+    }
+
+    #[test]
+    fn a_wrong_webhook_is_refused_and_its_secret_not_repeated() {
+        let wrong = [
+            ("url = \"https://a.example\"", "secret"),
+            ("url = \"https://a.example\"\nsecret = \"hush-hush\"", "whsec_"),
+            ("url = 3\nsecret = \"hush-hush\"", "tables"),
+            ("url = \"x\"\nsecret = \"hush-hush\"\nevnts = []", "evnts"),
+        ];
+
+        for (table, expected) in wrong {
+            let refusal = refusal(layers(&format!("[[webhooks]]\n{table}"), &[], &[]));
+            assert!(refusal.contains(expected) && refusal.contains("telecine.toml:1:"), "{refusal}");
+            assert!(!refusal.contains("hush-hush"), "{refusal}");
         }
     }
 

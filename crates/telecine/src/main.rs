@@ -14,6 +14,7 @@ mod recipes;
 mod signals;
 mod studio;
 mod table;
+mod webhooks;
 mod workshop;
 
 use std::process::ExitCode;

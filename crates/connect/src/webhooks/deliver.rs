@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use telecine_pipeline::outside::{NotPublic, OutsideClient, Patience, Refused, root_cause};
 use telecine_queue::{Failure, Job, JobContext, JobError, JobId, JobState, Kind, QueueError, Timestamp};
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::answer::{Answer, Verdict};
@@ -30,10 +31,11 @@ const LONGEST_OWN_WAIT: Duration = Duration::from_hours(1);
 const SLACK: Duration = Duration::from_secs(30);
 
 /// The code that sends deliveries.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct DeliverWebhook {
     webhooks: Webhooks,
-    client: OutsideClient,
+    /// Made when it is first needed.
+    client: OnceCell<OutsideClient>,
 }
 
 /// Where a delivery goes, as it is found when it is sent.
@@ -51,10 +53,16 @@ enum Sent {
 }
 
 impl DeliverWebhook {
-    pub(super) fn new(webhooks: Webhooks) -> Result<Self, reqwest::Error> {
-        let within = webhooks.options.answer_within;
-        let client = webhooks.outside.client(Patience { connect: within, idle: within })?;
-        Ok(Self { webhooks, client })
+    pub(super) fn new(webhooks: Webhooks) -> Self {
+        Self { webhooks, client: OnceCell::new() }
+    }
+
+    async fn client(&self) -> Result<&OutsideClient, Failure> {
+        // Longer than the whole exchange may take, which has a timer of its own.
+        let beyond = self.webhooks.options.answer_within * 2;
+        let patience = Patience { connect: beyond, idle: beyond };
+        let made = self.client.get_or_try_init(async || self.webhooks.outside.client(patience)).await;
+        made.map_err(|error| Failure::retry("no_client", format!("no HTTP client can be made: {error}")))
     }
 }
 
@@ -86,13 +94,14 @@ impl Kind for DeliverWebhook {
                 return Ok(log.to_json());
             }
         };
+        let client = self.client().await?;
         let (tried, sent) = tokio::select! {
-            tried = self.send(&message, &url, &secrets, job) => tried,
+            tried = self.send(client, &message, &url, &secrets, job) => tried,
             () = context.stopping().cancelled_owned() => {
                 return Err(Failure::retry("stopped", "the worker stopped it"));
             }
         };
-        log.add(tried);
+        log.add(job.fence, tried);
         let outcome = self.settle(&message, job, &mut log, sent).await;
         if outcome.is_err() {
             context.save(log.to_json());
@@ -143,10 +152,18 @@ impl DeliverWebhook {
         Ok(Destination::Known { url, secrets })
     }
 
-    async fn send(&self, message: &Message, url: &str, secrets: &Secrets, job: &Job) -> (Try, Sent) {
+    async fn send(
+        &self,
+        client: &OutsideClient,
+        message: &Message,
+        url: &str,
+        secrets: &Secrets,
+        job: &Job,
+    ) -> (Try, Sent) {
         let (at, started) = (Timestamp::now(), Instant::now());
         let within = self.webhooks.options.answer_within;
-        let sent = match tokio::time::timeout(within, self.exchange(message, url, secrets, at)).await {
+        let exchange = self.exchange(client, message, url, secrets, at);
+        let sent = match tokio::time::timeout(within, exchange).await {
             Ok(sent) => sent,
             Err(_) => Sent::NoAnswer(format!("no answer came within {} ms", within.as_millis())),
         };
@@ -156,13 +173,20 @@ impl DeliverWebhook {
             Sent::NoAnswer(why) => (None, None, Some(why.clone())),
         };
         let ms = started.elapsed().as_millis().try_into().unwrap_or(u64::MAX);
-        (Try { fence: job.fence.0, attempt: job.attempt, at, ms, status, answer, error }, sent)
+        (Try { attempt: job.attempt, at, ms, status, answer, error }, sent)
     }
 
-    async fn exchange(&self, message: &Message, url: &str, secrets: &Secrets, now: Timestamp) -> Sent {
+    async fn exchange(
+        &self,
+        client: &OutsideClient,
+        message: &Message,
+        url: &str,
+        secrets: &Secrets,
+        now: Timestamp,
+    ) -> Sent {
         // Looked at again: what was allowed when it was stored may not be any more.
         let checked = self.webhooks.outside.check(url);
-        let request = match checked.and_then(|url| self.client.request(Method::POST, url)) {
+        let request = match checked.and_then(|url| client.request(Method::POST, url)) {
             Ok(request) => request,
             Err(refused) => return Sent::Refused(refused),
         };

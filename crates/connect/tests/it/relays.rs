@@ -17,7 +17,7 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
         [
             a_relay_that_dies_after_its_push_repeats_nothing,
             two_relays_and_two_workers_tell_everything_once,
-            a_worker_that_dies_before_its_answer_is_stored_tells_again,
+            an_answer_that_is_lost_makes_it_told_again,
         ]
     )
 }
@@ -74,7 +74,7 @@ async fn two_relays_and_two_workers_tell_everything_once(on: On) {
 }
 
 /// At least once: the endpoint has it, the queue does not know, so it is told again under the same id.
-async fn a_worker_that_dies_before_its_answer_is_stored_tells_again(on: On) {
+async fn an_answer_that_is_lost_makes_it_told_again(on: On) {
     let receiver = Receiver::start(|nth, _, stream| match nth {
         // It takes what it is sent, and the answer is lost on the way.
         0 => {}

@@ -89,7 +89,7 @@ impl Stage {
             poll_every: Duration::from_millis(200),
             ..WorkerOptions::default()
         };
-        let kinds = Kinds::new().with(Noop).with(self.webhooks.kind().unwrap());
+        let kinds = Kinds::new().with(Noop).with(self.webhooks.kind());
         self.workers.push(Runtime::start(Arc::clone(&self.queue), kinds, options).await.unwrap());
     }
 

@@ -234,7 +234,9 @@ pub(super) fn start(tool: Tool, cancel: &CancellationToken) -> Result<Running> {
         collected,
         progress: progress.clone(),
     };
-    let span = tracing::debug_span!("tool.run", tool = %program, step = %step);
+    let name = program.span_name(&step);
+    let span =
+        tracing::info_span!("media.run", otel.name = %name, media.program = %program, media.step = %step);
     let watcher = tokio::spawn(watched.run().instrument(span));
     Ok(Running { group, stdin, stdout, progress, activity, watcher: Some(watcher), step })
 }

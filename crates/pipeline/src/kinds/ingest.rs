@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use telecine_queue::{JobFilter, Page, Spawn};
 
-use super::{Attempt, Work};
+use super::{Attempt, Work, sign_in};
 use crate::cache::{borrow, work_of};
 use crate::failure::{Attempted, Failed};
 use crate::graph::Graph;
@@ -20,6 +20,7 @@ impl Work for Ingest {
     async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
         require_first(attempt).await?;
         let meta = attempt.meta().await?;
+        sign_in(attempt.shop).await?;
         let input = described(attempt, &meta).await?;
         attempt.leave(INPUT, &input);
         if !meta.fresh && meta.recipe.is_repeatable() {
@@ -28,6 +29,7 @@ impl Work for Ingest {
                 return Ok(json!({ "sha256": input.sha256, "bytes": input.bytes, "borrowed_from": owner }));
             }
         }
+        attempt.tell_of(&input);
         let capabilities = attempt.shop.capabilities(&attempt.cancel).await?;
         let planned = Planned::of(&meta.recipe, input.format, input.probe.as_ref(), capabilities)?;
         tell(&planned, attempt);

@@ -11,6 +11,8 @@ mod claims;
 mod clips;
 mod connections;
 mod events;
+mod health;
+mod metrics;
 mod files;
 mod looks;
 mod operations;
@@ -23,7 +25,9 @@ mod runs;
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod s3_server;
 mod support;
+mod transcode;
 mod uploads;
+mod webhooks;
 
 use std::process::ExitCode;
 
@@ -44,12 +48,16 @@ fn main() -> ExitCode {
         claims::trials(),
         connections::trials(),
         events::trials(),
+        health::trials(),
+        metrics::trials(),
         files::trials(),
         looks::trials(),
         operations::trials(),
         requests::trials(),
         runs::trials(),
+        transcode::trials(),
         uploads::trials(),
+        webhooks::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }

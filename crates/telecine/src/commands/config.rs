@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::cli::ConfigCommand;
-use crate::config::{Config, Key, mask_password};
+use crate::config::{Config, Key, mask_password, without_secrets};
 use crate::output::{Answer, List, Output};
 use crate::table::Table;
 
@@ -46,8 +46,11 @@ fn setting(config: &Config, key: Key) -> Setting {
     let typed = config.typed(key);
     Setting {
         key: key.name(),
-        value: typed
-            .map(|typed| if key == Key::Database { mask_password(&typed.text) } else { typed.text.clone() }),
+        value: typed.map(|typed| match key {
+            Key::Database => mask_password(&typed.text),
+            Key::Webhooks => without_secrets(&typed.text),
+            _ => typed.text.clone(),
+        }),
         origin: typed.map(|typed| typed.origin.to_string()),
         variable: key.variable(),
     }

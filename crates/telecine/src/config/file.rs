@@ -57,7 +57,15 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::Kinds
             | Key::Slots
             | Key::Sandbox
-            | Key::Recipes,
+            | Key::Recipes
+            | Key::Listen
+            | Key::TrustLoopback
+            | Key::PublicUrl
+            | Key::CorsOrigins
+            | Key::MetricsListen
+            | Key::MetricsPublic
+            | Key::OtlpEndpoint
+            | Key::Webhooks,
             DeValue::String(text),
         ) => Some(text.to_string()),
         (Key::InputFolders, DeValue::Array(folders)) => {
@@ -65,13 +73,15 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             let folders = folders.filter(|folders| folders.iter().all(|folder| !folder.contains(':')))?;
             Some(folders.join(":"))
         }
-        (Key::Sandbox | Key::AllowPrivateUrls, DeValue::Boolean(on)) => {
-            Some(if *on { "on" } else { "off" }.into())
-        }
-        (Key::Kinds | Key::InputBuckets, DeValue::Array(names)) => {
+        (
+            Key::Sandbox | Key::AllowPrivateUrls | Key::TrustLoopback | Key::MetricsPublic,
+            DeValue::Boolean(on),
+        ) => Some(if *on { "on" } else { "off" }.into()),
+        (Key::Kinds | Key::InputBuckets | Key::CorsOrigins, DeValue::Array(names)) => {
             let names: Option<Vec<&str>> = names.iter().map(|name| name.get_ref().as_str()).collect();
             Some(names.filter(|names| names.iter().all(|name| !name.contains(',')))?.join(","))
         }
+        (Key::Webhooks, DeValue::Array(_)) => Some(super::webhooks::as_json(value)?.to_string()),
         (Key::Slots, DeValue::Table(lanes)) => {
             let lanes: Option<Vec<String>> = lanes
                 .iter()
@@ -94,12 +104,19 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::MaxDurationS
             | Key::MaxVideoFps
             | Key::MaxImagePixels
+            | Key::RequestsPerSecond
+            | Key::MaxConnections
+            | Key::MaxJsonKb
+            | Key::HeaderTimeoutMs
+            | Key::BodyTimeoutMs
             | Key::ToolMemoryMb,
             value,
         ) => integer(value),
         (Key::Database | Key::Store | Key::Scratch | Key::InputFolders, _) => None,
         (Key::InputBuckets | Key::AllowPrivateUrls | Key::MaxVideoSize, _) => None,
+        (Key::Listen | Key::TrustLoopback | Key::PublicUrl | Key::CorsOrigins, _) => None,
         (Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox | Key::Recipes, _) => None,
+        (Key::MetricsListen | Key::MetricsPublic | Key::OtlpEndpoint | Key::Webhooks, _) => None,
     }
 }
 
@@ -121,8 +138,14 @@ fn expected(key: Key) -> &'static str {
             "a list of texts such as [\"s3://bucket/prefix\"], none of which has a comma in it"
         }
         Key::MaxVideoSize => "a text such as \"8192x4320\"",
-        Key::Sandbox | Key::AllowPrivateUrls => "true or false",
+        Key::Listen => "a text such as \"127.0.0.1:8700\"",
+        Key::MetricsListen => "a text such as \"127.0.0.1:9700\"",
+        Key::OtlpEndpoint => "a text such as \"http://127.0.0.1:4318\"",
+        Key::PublicUrl => "a text such as \"https://media.example\"",
+        Key::CorsOrigins => "a list of texts such as [\"https://app.example\"]",
+        Key::Sandbox | Key::AllowPrivateUrls | Key::TrustLoopback | Key::MetricsPublic => "true or false",
         Key::Recipes => "a text: the folder of your own recipes",
+        Key::Webhooks => "tables such as [[webhooks]] with texts for url and secret",
         Key::Kinds => "a list of texts such as [\"pause\"]",
         Key::Slots => "a table such as { cpu = 2, net = 8 } or a text such as \"cpu=2,net=8\"",
         Key::Concurrency
@@ -139,6 +162,11 @@ fn expected(key: Key) -> &'static str {
         | Key::MaxDurationS
         | Key::MaxVideoFps
         | Key::MaxImagePixels
+        | Key::RequestsPerSecond
+        | Key::MaxConnections
+        | Key::MaxJsonKb
+        | Key::HeaderTimeoutMs
+        | Key::BodyTimeoutMs
         | Key::ToolMemoryMb => "a whole number",
     }
 }

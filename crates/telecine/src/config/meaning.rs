@@ -8,7 +8,8 @@ use anyhow::{Result, anyhow, bail, ensure};
 use telecine_queue::Slots;
 use tracing_subscriber::EnvFilter;
 
-use super::{Config, Intake, Key, Layer, Log, Origin, Typed};
+use super::serving::{address, public_url};
+use super::{Config, Intake, Key, Layer, Log, Origin, Serving, Typed};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_SLOTS: u32 = 1_000;
@@ -48,6 +49,10 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         sandbox: reader.required(Key::Sandbox, on_or_off)?,
         tool_memory_bytes: reader.required(Key::ToolMemoryMb, mebibytes)?,
         recipes: reader.optional(Key::Recipes, |text| Ok(text.into()))?,
+        serving: Serving::of(&reader)?,
+        metrics_listen: reader.optional(Key::MetricsListen, address)?,
+        otlp_endpoint: reader.optional(Key::OtlpEndpoint, public_url)?,
+        webhooks: reader.optional(Key::Webhooks, super::webhooks::endpoints)?,
         log: reader.required(Key::Log, log)?,
         typed: typed.clone(),
     };
@@ -74,6 +79,9 @@ fn add_derived_defaults(typed: &mut Layer) {
         (Key::Store, store.display().to_string()),
         (Key::Scratch, std::env::temp_dir().join(SCRATCH).display().to_string()),
     ];
+    // Who gives a public address has a proxy on this machine, as a rule: then every caller comes from this machine.
+    let is_behind_proxy = typed.0.contains_key(&Key::PublicUrl);
+    derived.push((Key::TrustLoopback, if is_behind_proxy { "off" } else { "on" }.into()));
     if !typed.0.contains_key(&Key::Concurrency) {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         derived.push((Key::Slots, format!("cpu={cores},io={IO_SLOTS},net={NET_SLOTS}")));

@@ -1,0 +1,151 @@
+//! `telecine serve` and `telecine up`: the API on one database, alone or with a worker in the same process.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use telecine_pipeline::Workshop;
+use telecine_server::{App, Meter, ServeError, Server, Traces};
+
+use super::worker::{self, Leaving};
+use super::{Schema, open};
+use crate::cli::WorkerFlags;
+use crate::config::{Config, Key};
+use crate::output::{Answer, say};
+use crate::signals::Signals;
+use crate::{recipes, webhooks, workshop};
+
+/// The API alone: workers on the same database do what it accepts.
+pub(super) async fn serve(config: &Config) -> Result<Answer> {
+    let mut signals = Signals::listen()?;
+    let queue = open(config, Schema::Migrate).await?;
+    let shop = Arc::new(workshop::open(config, &queue)?);
+    let relay = webhooks::start(config, &shop).await?;
+    let server = start(config, &shop).await?;
+    say(format_args!(
+        "the API is on {} with {}; runs wait for a `telecine worker` on the same database; Ctrl-C stops it",
+        shown(config, server.address()),
+        config.database_shown()
+    ));
+    signals.next().await;
+
+    let leaving = Leaving::default();
+    leaving.drain.cancel();
+    let hurry = async {
+        signals.next().await;
+        leaving.hurry.cancel();
+    };
+    let stopped = stop(&server, &leaving, config.drain_within);
+    tokio::pin!(hurry, stopped);
+    let is_clean = tokio::select! {
+        is_clean = &mut stopped => is_clean,
+        () = &mut hurry => stopped.await,
+    };
+    relay.stop().await;
+    say(if is_clean { "stopped" } else { "stopped; requests under way were cut off" });
+    Ok(if is_clean { Answer::Yes } else { Answer::No })
+}
+
+/// All of it in one process.
+pub(super) async fn up(flags: &WorkerFlags, config: &Config, traces: Option<&Traces>) -> Result<Answer> {
+    let mut signals = Signals::listen()?;
+    worker::follow_parent(flags)?;
+    let queue = open(config, Schema::Migrate).await?;
+    let shop = Arc::new(workshop::open(config, &queue)?);
+    // Before anything is done that counts.
+    Meter::install();
+    let relay = webhooks::start(config, &shop).await?;
+    let kinds = worker::chosen_kinds(config, &shop)?;
+    let runtime = worker::start(config, queue, &shop, kinds, traces).await?;
+    let server = match start(config, &shop).await {
+        Ok(server) => server,
+        Err(error) => {
+            // So that the lease does not outlive a process that never worked.
+            runtime.stop_now();
+            runtime.finished().await;
+            return Err(error);
+        }
+    };
+    welcome(config, server.address());
+    let leaving = Leaving::default();
+    let (clean, is_clean) = tokio::join!(
+        worker::until_asked_to_stop(&runtime, config.drain_within, &mut signals, &leaving),
+        stop(&server, &leaving, config.drain_within)
+    );
+    relay.stop().await;
+    if !is_clean {
+        say("requests under way were cut off");
+    }
+    Ok(if is_clean { clean } else { Answer::No })
+}
+
+async fn start(config: &Config, shop: &Arc<Workshop>) -> Result<Server> {
+    raise_file_limit();
+    Meter::install();
+    let app = App::new(Arc::clone(shop), recipes::all(config)?, config.serving.options.clone());
+    Server::start(&app, config.serving.listen).await.map_err(|error| refusal(error, config))
+}
+
+/// When asked to leave: until all requests have ended, or the deadline, or whoever asks again. `false`: some were cut off.
+async fn stop(server: &Server, leaving: &Leaving, within: Duration) -> bool {
+    leaving.drain.cancelled().await;
+    tokio::select! {
+        is_clean = server.stop(within) => is_clean,
+        () = leaving.hurry.cancelled() => server.stop(Duration::ZERO).await,
+    }
+}
+
+fn refusal(error: ServeError, config: &Config) -> anyhow::Error {
+    let listen = config.shown(Key::Listen);
+    match error {
+        ServeError::NoKey { address } => anyhow!(
+            "listen is {listen}, which other machines can reach, and there is no key that would let anybody in\n\
+             next: make one with `telecine key new`, or set {} to 127.0.0.1:{}",
+            Key::Listen.variable(),
+            address.port()
+        ),
+        ServeError::Bind { source, .. } => anyhow!(
+            "cannot listen on {listen}: {source}\n\
+             next: stop whatever listens there, or choose another address with --listen"
+        ),
+        ServeError::Keys(error) => error.into(),
+    }
+}
+
+/// Each connection is an open file. The usual soft limit is for programs with few of them.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
+/// What to type into a browser or curl.
+fn shown(config: &Config, address: SocketAddr) -> String {
+    config.serving.options.public_url.clone().unwrap_or_else(|| format!("http://{address}"))
+}
+
+fn welcome(config: &Config, address: SocketAddr) {
+    let url = shown(config, address);
+    let key = if config.serving.options.trust_loopback && address.ip().is_loopback() {
+        ""
+    } else {
+        " -H \"authorization: Bearer $KEY\""
+    };
+    say(format_args!(
+        "telecine is up on {url} with {} and the store {}; Ctrl-C drains it\n\
+         \n\
+         try it:\n\
+         \x20 curl{key} -F file=@film.mp4 {url}/v1/uploads\n\
+         \x20 curl{key} --json '{{\"recipe\": \"web-video\", \"input\": {{\"upload\": \"THE ID\"}}}}' {url}/v1/runs\n\
+         \x20 open {url}/docs for everything else\n",
+        config.database_shown(),
+        config.store
+    ));
+    if !key.is_empty() {
+        say("a key is needed: `telecine key new` prints one\n");
+    }
+}
