@@ -23,6 +23,8 @@ pub const METADATA_BYTES: usize = 4 * 1024;
 const NAME_BYTES: usize = 200;
 const ADDRESS_BYTES: usize = 2_048;
 const HIGHEST_PRIORITY: u8 = 100;
+const DEEPEST: usize = 32;
+const TOO_DEEP_OR_NUL: &str = "nested at most 32 deep, and without NUL characters";
 
 /// One input, to be processed by one recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -207,9 +209,14 @@ impl RunRequest {
             let message = format!("it has {bytes} bytes as JSON; at most {METADATA_BYTES} are kept");
             faults.push(RequestFault::new("metadata", "too_large", message));
         }
-        if depth(&metadata) > 32 || has_nul(&metadata) {
-            let message = "nested at most 32 deep, and without NUL characters";
-            faults.push(RequestFault::invalid("metadata", message));
+        if depth(&metadata) > DEEPEST || has_nul(&metadata) {
+            faults.push(RequestFault::invalid("metadata", TOO_DEEP_OR_NUL));
+        }
+        for (step, values) in &self.params {
+            let values = Value::Object(values.clone());
+            if step.contains('\0') || depth(&values) > DEEPEST || has_nul(&values) {
+                faults.push(RequestFault::invalid(format!("params.{step}"), TOO_DEEP_OR_NUL));
+            }
         }
         faults
     }

@@ -130,14 +130,16 @@ impl Hub {
     }
 
     fn start_reader(&self, number: u64) {
-        let reader = Reader {
-            number,
-            hub: self.clone(),
-            wakes: self.0.queue.wakes(),
-            progressing: Progressing::default(),
-            alert_until: Instant::now(),
-        };
-        tokio::spawn(reader.run());
+        let (hub, wakes) = (self.clone(), self.0.queue.wakes());
+        tokio::spawn(Reader { number, hub, wakes, alert_until: Instant::now() }.run());
+        // Apart: whoever counts jobs of many runs must not keep events waiting.
+        tokio::spawn(tell_progress(self.clone(), number));
+    }
+
+    /// Whether that reader is still the one.
+    fn is_read_by(&self, number: u64) -> bool {
+        let state = self.state();
+        state.reader == number && state.position.is_some()
     }
 
     /// Tells what was fed, and where the feed goes on.
@@ -181,14 +183,11 @@ struct Reader {
     number: u64,
     hub: Hub,
     wakes: watch::Receiver<telecine_queue::Wakes>,
-    progressing: Progressing,
     alert_until: Instant,
 }
 
 impl Reader {
     async fn run(mut self) {
-        let mut progress = tokio::time::interval(PROGRESS_EVERY);
-        progress.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let stopping = self.hub.0.stopping.clone();
         while let Some(position) = self.position() {
             let was_full = self.read(position).await;
@@ -203,7 +202,6 @@ impl Reader {
                     // The queue is closed: the next look says so.
                     Err(_) => tokio::time::sleep(patience).await,
                 },
-                _ = progress.tick() => self.tell_progress().await,
                 () = tokio::time::sleep(patience) => {}
             }
         }
@@ -238,17 +236,27 @@ impl Reader {
             }
         }
     }
+}
 
-    async fn tell_progress(&mut self) {
+/// Once a second, while that reader reads.
+async fn tell_progress(hub: Hub, reader: u64) {
+    let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut progressing = Progressing::default();
+    while hub.is_read_by(reader) {
+        tokio::select! {
+            () = hub.0.stopping.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
         let (watched, watches_all) = {
-            let state = self.hub.state();
+            let state = hub.state();
             let watched = state.watched.iter().map(|(run, (tenant, _))| (run.clone(), tenant.clone()));
             (watched.collect::<Vec<_>>(), state.watching_all > 0)
         };
-        match self.progressing.changed(&*self.hub.0.queue, watched, watches_all).await {
+        match progressing.changed(&*hub.0.queue, watched, watches_all).await {
             Ok(changed) => {
                 for progressed in changed {
-                    let _ = self.hub.0.news.send(Arc::new(News::Progressed(progressed)));
+                    let _ = hub.0.news.send(Arc::new(News::Progressed(progressed)));
                 }
             }
             Err(error) => tracing::warn!(%error, "progress could not be read"),

@@ -5,7 +5,8 @@ use serde::Serialize;
 use serde_json::Value;
 use telecine_queue::{ListedRuns, Queue, QueueError, Run, RunId, RunState, Timestamp};
 
-use super::{RecipeNamed, is_forgotten, percent};
+use super::facts::percent;
+use super::{RecipeNamed, is_forgotten};
 use crate::submission::RunMeta;
 
 /// Runs whose deletion is looked up side by side.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use telecine_pipeline::progress_of;
 use telecine_queue::{Queue, QueueError, RunFilter, RunId, RunPage, RunState};
 
@@ -9,6 +10,8 @@ use super::news::Progressed;
 
 /// Of those that run, when all runs are watched: the newest.
 const MOST_RUNS: u32 = 100;
+/// Runs whose jobs are counted side by side.
+const COUNTS: usize = 4;
 
 /// What was told last, in tenths of a percent.
 #[derive(Debug, Default)]
@@ -29,8 +32,12 @@ impl Progressing {
             watched.dedup();
         }
         let (mut told, mut changed) = (HashMap::new(), Vec::new());
-        for (run, tenant) in watched {
-            let permille = (progress_of(queue, &run).await? * 1_000.0).round() as u32;
+        let counting = watched.into_iter().map(|(run, tenant)| async move {
+            let progress = progress_of(queue, &run).await?;
+            Ok::<_, QueueError>((run, tenant, (progress * 1_000.0).round() as u32))
+        });
+        let counted: Vec<_> = stream::iter(counting).buffered(COUNTS).try_collect().await?;
+        for (run, tenant, permille) in counted {
             // Who has not begun has made no progress, and how it ended is told by an event.
             if permille > 0 && permille < 1_000 && self.0.get(&run) != Some(&permille) {
                 changed.push(Progressed::new(run.clone(), tenant));

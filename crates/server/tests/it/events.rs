@@ -12,6 +12,7 @@ use telecine_queue::testing::{Faults, faulty};
 use telecine_queue::{Pausable, Queue, RunId};
 
 use crate::clips;
+use crate::postgres_server::PostgresServer;
 use crate::runs::{create, ended, hold, thumbnail};
 use crate::support::{PATIENCE, Served, problem, trial};
 
@@ -20,7 +21,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("events::a_run_is_watched_to_its_end", a_run_is_watched_to_its_end),
         trial("events::a_stream_ends_with_the_last_generation", a_stream_ends_with_the_last_generation),
         trial("events::progress_is_told_while_somebody_watches", progress_is_told_while_somebody_watches),
-        trial("events::whoever_comes_back_misses_nothing", whoever_comes_back_misses_nothing),
+        trial("events::whoever_comes_back_misses_nothing", async || {
+            whoever_comes_back_misses_nothing(Served::start().await).await;
+        }),
+        trial("events::whoever_comes_back_misses_nothing_on_postgres", async || {
+            let server = PostgresServer::start();
+            whoever_comes_back_misses_nothing(Served::on(&server.new_database()).await).await;
+            server.stop();
+        }),
         trial("events::a_hundred_clients_are_one_reader", a_hundred_clients_are_one_reader),
         trial("events::a_slow_client_gets_everything", a_slow_client_gets_everything),
         trial("events::tenants_hear_of_their_own_runs", tenants_hear_of_their_own_runs),
@@ -241,10 +249,9 @@ impl Seen {
     }
 }
 
-async fn whoever_comes_back_misses_nothing() {
+async fn whoever_comes_back_misses_nothing(served: Served) {
     const RUNS: usize = 6;
     const EVENTS: u64 = 120;
-    let served = Served::start().await;
     let start = served.queue.feed_end().await.unwrap().to_string();
     let runs = still_runs(&served, "", RUNS).await;
     let telling = tellers(&served.queue, &runs, EVENTS);

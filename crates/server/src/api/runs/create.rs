@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use telecine_pipeline::{NoSubmission, RequestFault, RunDocument, RunRequest, Submission, describe, submit};
-use telecine_queue::RunId;
+use telecine_queue::{QueueError, RunId};
 
 use crate::app::App;
 use crate::caller::{Caller, Scope};
@@ -56,7 +56,11 @@ pub(super) async fn create(
     let submission =
         request.into_submission(&caller.tenant, &app.recipes, &app.shop).await.map_err(refused)?;
     let submission = Submission { idempotency_key: key, traceparent: traceparent(&headers), ..submission };
-    let submitted = submit(app.queue(), submission).await?;
+    // A request that is as documented and too much for the queue all the same.
+    let submitted = submit(app.queue(), submission).await.map_err(|error| match error {
+        QueueError::Invalid { reason } => Problem::new(Code::Unprocessable, reason),
+        error => error.into(),
+    })?;
     let status = if submitted.replayed { StatusCode::OK } else { StatusCode::CREATED };
     answer(&app, status, &submitted.run).await
 }
