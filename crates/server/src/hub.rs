@@ -9,6 +9,7 @@
 //! that is later reaches it by the broadcast. So nothing is lost or told twice where the one goes over into the other.
 //! The reader runs only while somebody watches.
 
+mod documents;
 mod news;
 mod progress;
 
@@ -22,8 +23,9 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use news::Told;
-pub(crate) use news::{Documents, EventShown, News, PROGRESS};
+use documents::Documents;
+pub(crate) use documents::{Glance, RunText};
+pub(crate) use news::{EventShown, News, PROGRESS, Told};
 use progress::Progressing;
 
 /// Events that a client may be behind before it has to read for itself.
@@ -34,6 +36,8 @@ const BATCH: u32 = 500;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// On Postgres the feed tells an event when what began before it has ended: a moment after the wake-up.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// What happens within this is read together.
+const GATHER_FOR: Duration = Duration::from_millis(5);
 /// For how long after a wake-up that is worth while.
 const ALERT_FOR: Duration = Duration::from_secs(2);
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -46,6 +50,7 @@ struct Inner {
     queue: Arc<dyn Queue>,
     stopping: CancellationToken,
     news: broadcast::Sender<Arc<News>>,
+    documents: Documents,
     /// Held while something is told, so that whoever joins knows what was told before.
     state: Mutex<State>,
 }
@@ -80,7 +85,18 @@ pub(crate) struct Watching {
 impl Hub {
     pub(crate) fn new(queue: Arc<dyn Queue>, stopping: CancellationToken) -> Self {
         let (news, _) = broadcast::channel(BACKLOG);
-        Self(Arc::new(Inner { queue, stopping, news, state: Mutex::default() }))
+        let documents = Documents::new();
+        Self(Arc::new(Inner { queue, stopping, news, documents, state: Mutex::default() }))
+    }
+
+    /// Whoever looks at runs together sees each of them once.
+    pub(crate) fn glance(&self) -> Glance {
+        self.0.documents.glance()
+    }
+
+    /// The document of a run as it was seen at a glance.
+    pub(crate) async fn document(&self, run: &RunId, glance: Glance) -> Result<RunText, QueueError> {
+        self.0.documents.get(&*self.0.queue, run, glance).await
     }
 
     /// Joins those who hear of every run.
@@ -130,8 +146,9 @@ impl Hub {
     }
 
     fn start_reader(&self, number: u64) {
-        let (hub, wakes) = (self.clone(), self.0.queue.wakes());
-        tokio::spawn(Reader { number, hub, wakes, alert_until: Instant::now() }.run());
+        let (hub, mut wakes) = (self.clone(), self.0.queue.wakes());
+        let told = wakes.borrow_and_update().told;
+        tokio::spawn(Reader { number, hub, wakes, told, alert_until: Instant::now() }.run());
         // Apart: whoever counts jobs of many runs must not keep events waiting.
         tokio::spawn(tell_progress(self.clone(), number));
     }
@@ -148,7 +165,9 @@ impl Hub {
         if state.reader != reader {
             return;
         }
-        for told in Told::all_of(fed.events) {
+        let glance = self.glance();
+        for event in fed.events {
+            let told = Told { event, glance };
             // Nobody hears it: the reader ends next.
             let _ = self.0.news.send(Arc::new(News::Told(told)));
         }
@@ -183,6 +202,8 @@ struct Reader {
     number: u64,
     hub: Hub,
     wakes: watch::Receiver<telecine_queue::Wakes>,
+    /// What the wake-ups said last.
+    told: u64,
     alert_until: Instant,
 }
 
@@ -197,12 +218,23 @@ impl Reader {
             let patience = if Instant::now() < self.alert_until { LOOK_AGAIN_AFTER } else { LOOK_EVERY };
             tokio::select! {
                 () = stopping.cancelled() => break,
-                woken = self.wakes.changed() => match woken {
-                    Ok(()) => self.alert_until = Instant::now() + ALERT_FOR,
-                    // The queue is closed: the next look says so.
-                    Err(_) => tokio::time::sleep(patience).await,
-                },
+                () = self.woken() => tokio::time::sleep(GATHER_FOR).await,
                 () = tokio::time::sleep(patience) => {}
+            }
+        }
+    }
+
+    /// Returns when a run has something to tell; never, when the queue is closed.
+    async fn woken(&mut self) {
+        loop {
+            if self.wakes.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            let told = self.wakes.borrow_and_update().told;
+            if told != self.told {
+                self.told = told;
+                self.alert_until = Instant::now() + ALERT_FOR;
+                return;
             }
         }
     }
@@ -255,8 +287,9 @@ async fn tell_progress(hub: Hub, reader: u64) {
         };
         match progressing.changed(&*hub.0.queue, watched, watches_all).await {
             Ok(changed) => {
-                for progressed in changed {
-                    let _ = hub.0.news.send(Arc::new(News::Progressed(progressed)));
+                let glance = hub.glance();
+                for (run, tenant) in changed {
+                    let _ = hub.0.news.send(Arc::new(News::Progressed { run, tenant, glance }));
                 }
             }
             Err(error) => tracing::warn!(%error, "progress could not be read"),

@@ -1,94 +1,31 @@
-//! What is told, with the run's document drawn once for all who hear of it.
-
-use std::collections::HashMap;
-use std::sync::Arc;
+//! What is told, and how it is shown.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use telecine_pipeline::{RunDocument, describe};
-use telecine_queue::{Event, FedEvent, FeedCursor, Queue, QueueError, RunId, Timestamp};
-use tokio::sync::OnceCell;
+use telecine_pipeline::RunDocument;
+use telecine_queue::{Event, FedEvent, RunId, Timestamp};
 use utoipa::ToSchema;
 
-/// The text of a run's document. `None`: the run was deleted.
-pub(crate) type RunText = Option<Arc<RawValue>>;
+use super::Glance;
 
+/// Small: a client that stands still keeps a thousand of them.
 #[derive(Debug)]
 pub(crate) enum News {
     Told(Told),
-    Progressed(Progressed),
+    /// A run got on. Nothing that is stored, and nothing to resume by.
+    Progressed {
+        run: RunId,
+        tenant: String,
+        glance: Glance,
+    },
 }
 
-/// An event of the feed.
+/// An event of the feed, and when it was read.
 #[derive(Debug)]
 pub(crate) struct Told {
-    pub(crate) cursor: FeedCursor,
-    pub(crate) tenant: String,
-    pub(crate) event: Event,
-    /// Shared by the events of the run that were read together: the document is the same for all of them.
-    document: Arc<OnceCell<RunText>>,
-}
-
-/// A run that got on. Nothing that is stored, and nothing to resume by.
-#[derive(Debug)]
-pub(crate) struct Progressed {
-    pub(crate) run: RunId,
-    pub(crate) tenant: String,
-    document: OnceCell<RunText>,
-}
-
-impl Told {
-    pub(super) fn all_of(events: Vec<FedEvent>) -> Vec<Self> {
-        let mut documents: HashMap<RunId, Arc<OnceCell<RunText>>> = HashMap::new();
-        let mut told = Vec::with_capacity(events.len());
-        for FedEvent { cursor, tenant, event } in events {
-            let document = Arc::clone(documents.entry(event.run.clone()).or_default());
-            told.push(Self { cursor, tenant, event, document });
-        }
-        told
-    }
-
-    pub(crate) async fn document(&self, queue: &dyn Queue) -> Result<RunText, QueueError> {
-        self.document.get_or_try_init(|| drawn(queue, &self.event.run)).await.cloned()
-    }
-}
-
-impl Progressed {
-    pub(super) fn new(run: RunId, tenant: String) -> Self {
-        Self { run, tenant, document: OnceCell::new() }
-    }
-
-    pub(crate) async fn document(&self, queue: &dyn Queue) -> Result<RunText, QueueError> {
-        self.document.get_or_try_init(|| drawn(queue, &self.run)).await.cloned()
-    }
-}
-
-/// Documents for one client that reads for itself, each drawn once for what it reads together.
-#[derive(Debug, Default)]
-pub(crate) struct Documents(HashMap<RunId, RunText>);
-
-impl Documents {
-    pub(crate) async fn of(&mut self, queue: &dyn Queue, run: &RunId) -> Result<RunText, QueueError> {
-        if let Some(known) = self.0.get(run) {
-            return Ok(known.clone());
-        }
-        let document = drawn(queue, run).await?;
-        self.0.insert(run.clone(), document.clone());
-        Ok(document)
-    }
-
-    /// What is drawn from here on is as it is from here on.
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
-    }
-}
-
-async fn drawn(queue: &dyn Queue, run: &RunId) -> Result<RunText, QueueError> {
-    let document = describe(queue, run).await?;
-    let text = document.map(|document| serde_json::value::to_raw_value(&document)).transpose();
-    let text = text.map_err(|error| QueueError::Unexpected { reason: error.to_string() })?;
-    Ok(text.map(Arc::from))
+    pub(crate) event: FedEvent,
+    pub(crate) glance: Glance,
 }
 
 /// The data of an event.

@@ -6,8 +6,6 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use telecine_pipeline::progress_of;
 use telecine_queue::{Queue, QueueError, RunFilter, RunId, RunPage, RunState};
 
-use super::news::Progressed;
-
 /// Of those that run, when all runs are watched: the newest.
 const MOST_RUNS: u32 = 100;
 /// Runs whose jobs are counted side by side.
@@ -23,7 +21,7 @@ impl Progressing {
         queue: &dyn Queue,
         mut watched: Vec<(RunId, String)>,
         watches_all: bool,
-    ) -> Result<Vec<Progressed>, QueueError> {
+    ) -> Result<Vec<(RunId, String)>, QueueError> {
         if watches_all {
             let filter = RunFilter { states: vec![RunState::Running], ..RunFilter::default() };
             let running = queue.list_runs(&filter, RunPage::first(MOST_RUNS)).await?.data;
@@ -40,7 +38,7 @@ impl Progressing {
         for (run, tenant, permille) in counted {
             // Who has not begun has made no progress, and how it ended is told by an event.
             if permille > 0 && permille < 1_000 && self.0.get(&run) != Some(&permille) {
-                changed.push(Progressed::new(run.clone(), tenant));
+                changed.push((run.clone(), tenant));
             }
             told.insert(run, permille);
         }

@@ -11,10 +11,10 @@ mod claims;
 mod clips;
 mod connections;
 mod events;
-mod health;
-mod metrics;
 mod files;
+mod health;
 mod looks;
+mod metrics;
 mod operations;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]

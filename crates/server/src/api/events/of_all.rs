@@ -8,7 +8,7 @@ use telecine_queue::{Event, FedEvent, FeedCursor, QueueError};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::app::App;
-use crate::hub::{Documents, EventShown, Joined, News, PROGRESS};
+use crate::hub::{EventShown, Glance, Joined, News, PROGRESS, Told};
 
 /// Events that are read together.
 const BATCH: u32 = 100;
@@ -22,7 +22,8 @@ pub(super) struct WatchOfAll {
     cursor: FeedCursor,
     /// What was read and not told yet.
     read: VecDeque<FedEvent>,
-    documents: Documents,
+    /// When that was read.
+    glance: Glance,
     /// What is up to the place at which it joined has to be read.
     is_behind: bool,
 }
@@ -37,8 +38,8 @@ impl WatchOfAll {
         let joined = app.hub.join_all().await?;
         let is_behind = after.is_some();
         let cursor = after.unwrap_or_else(|| joined.position.clone());
-        let (read, documents) = (VecDeque::new(), Documents::default());
-        Ok(Self { app: Arc::clone(app), tenant, joined, cursor, read, documents, is_behind })
+        let (read, glance) = (VecDeque::new(), app.hub.glance());
+        Ok(Self { app: Arc::clone(app), tenant, joined, cursor, read, glance, is_behind })
     }
 
     /// Reads on, if it has to.
@@ -47,7 +48,7 @@ impl WatchOfAll {
             return Ok(());
         }
         let fed = self.app.queue().feed(Some(self.cursor.clone()), BATCH).await?;
-        self.documents.clear();
+        self.glance = self.app.hub.glance();
         self.is_behind = !fed.events.is_empty();
         self.read = fed.events.into();
         Ok(())
@@ -99,7 +100,7 @@ impl WatchOfAll {
             if !self.is_wanted(&tenant) {
                 continue;
             }
-            if let Some(run) = self.documents.of(self.app.queue(), &event.run).await? {
+            if let Some(run) = self.app.hub.document(&event.run, self.glance).await? {
                 return Ok(Some(self.sent(&event, &EventShown::text(&event, &run))));
             }
         }
@@ -108,20 +109,22 @@ impl WatchOfAll {
 
     async fn heard(&mut self, news: &News) -> Result<Option<Sent>, QueueError> {
         match news {
-            News::Told(told) if told.cursor > self.cursor => {
-                let document = match self.is_wanted(&told.tenant) {
-                    true => told.document(self.app.queue()).await?,
+            News::Told(Told { event: FedEvent { cursor, tenant, event }, glance })
+                if *cursor > self.cursor =>
+            {
+                let document = match self.is_wanted(tenant) {
+                    true => self.app.hub.document(&event.run, *glance).await?,
                     false => None,
                 };
-                self.cursor = told.cursor.clone();
-                Ok(document.map(|run| self.sent(&told.event, &EventShown::text(&told.event, &run))))
+                self.cursor = cursor.clone();
+                Ok(document.map(|run| self.sent(event, &EventShown::text(event, &run))))
             }
-            News::Progressed(progressed) if self.is_wanted(&progressed.tenant) => {
-                let run = progressed.document(self.app.queue()).await?;
-                let text = run.map(|run| EventShown::progress_text(&progressed.run, &run));
+            News::Progressed { run, tenant, glance } if self.is_wanted(tenant) => {
+                let document = self.app.hub.document(run, *glance).await?;
+                let text = document.map(|document| EventShown::progress_text(run, &document));
                 Ok(text.map(|text| Sent::default().event(PROGRESS).data(text)))
             }
-            News::Told(_) | News::Progressed(_) => Ok(None),
+            News::Told(_) | News::Progressed { .. } => Ok(None),
         }
     }
 

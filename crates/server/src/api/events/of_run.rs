@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use axum::response::sse::Event as Sent;
 use telecine_pipeline::run_of_tenant;
-use telecine_queue::{Event, QueueError, Run, RunId, RunState};
+use telecine_queue::{Event, FedEvent, QueueError, Run, RunId, RunState};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::app::App;
-use crate::hub::{Documents, EventShown, Joined, News, PROGRESS};
+use crate::hub::{EventShown, Glance, Joined, News, PROGRESS, Told};
 
 /// Events that are read together.
 const BATCH: u32 = 50;
@@ -24,7 +24,8 @@ pub(super) struct WatchOfRun {
     seq: u64,
     /// What was read and not told yet.
     read: VecDeque<Event>,
-    documents: Documents,
+    /// When that was read.
+    glance: Glance,
     /// There may be more in the database than was heard.
     is_behind: bool,
 }
@@ -40,7 +41,7 @@ impl WatchOfRun {
             joined,
             seq,
             read: VecDeque::new(),
-            documents: Documents::default(),
+            glance: app.hub.glance(),
             is_behind: true,
         })
     }
@@ -50,7 +51,7 @@ impl WatchOfRun {
         // First the run, then its events: what ended before the look has its last event among them.
         let run = run_of_tenant(self.app.queue(), &self.tenant, &self.run).await?;
         let events = self.app.queue().events(&self.run, self.seq, BATCH).await?;
-        self.documents.clear();
+        self.glance = self.app.hub.glance();
         self.is_behind = !events.is_empty();
         self.read = events.into();
         let is_over = run.is_none_or(|run| run.finished_at.is_some() && !self.follow);
@@ -71,7 +72,7 @@ impl WatchOfRun {
         loop {
             if let Some(event) = self.read.pop_front() {
                 self.seq = event.seq;
-                let Some(run) = self.documents.of(self.app.queue(), &self.run).await? else {
+                let Some(run) = self.app.hub.document(&self.run, self.glance).await? else {
                     return Ok(None);
                 };
                 return Ok(Some(sent(&event, &EventShown::text(&event, &run))));
@@ -96,21 +97,23 @@ impl WatchOfRun {
 
     async fn heard(&mut self, news: &News) -> Result<Option<Sent>, QueueError> {
         match news {
-            News::Told(told) if told.event.run == self.run && told.event.seq > self.seq => {
+            News::Told(Told { event: FedEvent { event, .. }, glance })
+                if event.run == self.run && event.seq > self.seq =>
+            {
                 // After an ending the database says whether that was the last of it.
-                if told.event.seq != self.seq + 1 || is_ending(&told.event) {
+                if event.seq != self.seq + 1 || is_ending(event) {
                     self.is_behind = true;
                     return Ok(None);
                 }
-                let Some(run) = told.document(self.app.queue()).await? else { return Ok(None) };
-                self.seq = told.event.seq;
-                Ok(Some(sent(&told.event, &EventShown::text(&told.event, &run))))
+                let Some(run) = self.app.hub.document(&self.run, *glance).await? else { return Ok(None) };
+                self.seq = event.seq;
+                Ok(Some(sent(event, &EventShown::text(event, &run))))
             }
-            News::Progressed(progressed) if progressed.run == self.run => {
-                let Some(run) = progressed.document(self.app.queue()).await? else { return Ok(None) };
+            News::Progressed { run, glance, .. } if *run == self.run => {
+                let Some(run) = self.app.hub.document(&self.run, *glance).await? else { return Ok(None) };
                 Ok(Some(Sent::default().event(PROGRESS).data(EventShown::progress_text(&self.run, &run))))
             }
-            News::Told(_) | News::Progressed(_) => Ok(None),
+            News::Told(_) | News::Progressed { .. } => Ok(None),
         }
     }
 }
