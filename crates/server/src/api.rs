@@ -9,8 +9,8 @@ mod lanes;
 mod limits;
 mod playback;
 mod recipes;
-mod session;
 mod runs;
+mod session;
 pub(crate) mod uploads;
 mod workers;
 

@@ -15,6 +15,7 @@ mod operations;
 mod requests;
 mod runs;
 mod support;
+mod sweep;
 mod uploads;
 
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         events::trials(),
         operations::trials(),
         requests::trials(),
+        sweep::trials(),
         runs::trials(),
         uploads::trials(),
     ];
