@@ -166,7 +166,7 @@ pub(super) struct FileBytes(Vec<u8>);
 
 /// What of tus is spoken here.
 #[utoipa::path(
-    options, path = "/v1/uploads", tag = "uploads", operation_id = "announce_uploads",
+    options, path = "/v1/uploads", tag = "uploads", operation_id = "announce_uploads", security(()),
     responses(
         (status = 204, description = "The version, the extensions and the limit", headers(
             ("Tus-Version" = String), ("Tus-Extension" = String), ("Tus-Max-Size" = String),

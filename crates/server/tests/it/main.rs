@@ -25,6 +25,7 @@ mod runs;
 mod s3_server;
 mod support;
 mod transcode;
+mod sweep;
 mod uploads;
 mod webhooks;
 
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         files::trials(),
         operations::trials(),
         requests::trials(),
+        sweep::trials(),
         runs::trials(),
         transcode::trials(),
         uploads::trials(),
