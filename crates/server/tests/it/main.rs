@@ -14,6 +14,7 @@ mod events;
 mod health;
 mod metrics;
 mod files;
+mod looks;
 mod operations;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         health::trials(),
         metrics::trials(),
         files::trials(),
+        looks::trials(),
         operations::trials(),
         requests::trials(),
         sweep::trials(),
