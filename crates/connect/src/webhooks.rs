@@ -85,7 +85,7 @@ pub struct Webhooks {
     options: WebhookOptions,
 }
 
-/// Why something of webhooks was not done.
+/// Why something about webhooks was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     /// Correct the field.

@@ -8,14 +8,15 @@ use telecine_queue::Queue;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{PLAYBACK_SECRET, Shelves};
 use crate::api::transcode::{Bench, TranscodeOptions};
 use crate::api::uploads::{UploadOptions, Uploads};
+use crate::api::{PLAYBACK_SECRET, Shelves};
 use crate::caller::Known;
 use crate::hub::Hub;
+use crate::meter::Stock;
 use crate::pace::Pace;
-use crate::readiness::Readiness;
 use crate::problem::Problem;
+use crate::readiness::Readiness;
 use crate::remote::Remote;
 use crate::secret::Secret;
 
@@ -40,6 +41,7 @@ pub struct App {
     /// Claims of workers in other languages.
     pub(crate) remote: Remote,
     pub(crate) readiness: Readiness,
+    pub(crate) stock: Stock,
 }
 
 /// What an operator may set.
@@ -62,6 +64,8 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// How long a stream of events may be silent before it says that it is there.
     pub event_keep_alive: Duration,
+    /// Figures need no key.
+    pub metrics_public: bool,
     /// Of one key, or of one address without a key; 0 is without a bound.
     pub requests_per_second: u32,
     pub uploads: UploadOptions,
@@ -80,6 +84,7 @@ impl Default for ServerOptions {
             body_idle: Duration::from_secs(60),
             max_connections: 4096,
             event_keep_alive: Duration::from_secs(15),
+            metrics_public: false,
             requests_per_second: 1000,
             uploads: UploadOptions::default(),
             transcode: TranscodeOptions::default(),
@@ -96,6 +101,7 @@ impl App {
         let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
         let pace = Pace::of(options.requests_per_second);
         let readiness = Readiness::new(Arc::clone(&shop));
+        let stock = Stock::new(Arc::clone(&shop.queue));
         Arc::new(Self {
             shop,
             recipes,
@@ -110,6 +116,7 @@ impl App {
             playback_secret: OnceCell::new(),
             remote,
             readiness,
+            stock,
         })
     }
 

@@ -101,7 +101,7 @@ impl Kind for DeliverWebhook {
                 return Err(Failure::retry("stopped", "the worker stopped it"));
             }
         };
-        log.add(tried);
+        log.add(job.fence, tried);
         let outcome = self.settle(&message, job, &mut log, sent).await;
         if outcome.is_err() {
             context.save(log.to_json());
@@ -173,7 +173,7 @@ impl DeliverWebhook {
             Sent::NoAnswer(why) => (None, None, Some(why.clone())),
         };
         let ms = started.elapsed().as_millis().try_into().unwrap_or(u64::MAX);
-        (Try { fence: job.fence.0, attempt: job.attempt, at, ms, status, answer, error }, sent)
+        (Try { attempt: job.attempt, at, ms, status, answer, error }, sent)
     }
 
     async fn exchange(
