@@ -85,6 +85,21 @@ pub struct Undelivered {
     pub delay: Duration,
 }
 
+/// What waits for one sink.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OutboxDepth {
+    pub sink: String,
+    /// Events that it was not sent, or did not say that it has.
+    pub waiting: u64,
+    /// When the oldest of them happened. `None`: nothing waits.
+    pub oldest_at: Option<Timestamp>,
+}
+
+impl OutboxDepth {
+    /// Of how many runs the events are counted.
+    pub const MAX_RUNS: u32 = 10_000;
+}
+
 /// Refuses what can never be stored.
 pub(crate) fn check_told(name: &str, body: &Value) -> Result<()> {
     check_name("type of an event", name)?;

@@ -20,7 +20,7 @@ const MAX_JSON_DEPTH: usize = 100;
 /// How long after a job's timeout its worker has to stop it, before `reap` takes it back.
 pub(crate) const DEADLINE_GRACE: Duration = Duration::from_secs(30);
 const MAX_NAME_BYTES: usize = 200;
-const MAX_PRIORITY: u8 = 100;
+pub(crate) const MAX_PRIORITY: u8 = 100;
 
 /// The number of a job. Rises with each push, is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -7,10 +7,13 @@ mod health;
 mod jobs;
 mod lanes;
 mod limits;
+mod metrics;
 mod playback;
 mod recipes;
 mod runs;
+mod scan;
 mod session;
+pub(crate) mod transcode;
 pub(crate) mod uploads;
 mod webhooks;
 mod workers;
@@ -29,7 +32,7 @@ pub(crate) use playback::SECRET as PLAYBACK_SECRET;
 use crate::app::App;
 use crate::extract::Json;
 use crate::problem::{Code, Problem, ProblemDocument};
-use crate::{caller, cors, observe, sessions};
+use crate::{caller, cors, docs, observe, sessions};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -64,11 +67,14 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(lanes::routes())
         .merge(limits::routes())
         .merge(playback::routes())
+        .merge(metrics::routes())
         .merge(recipes::routes())
         .merge(session::routes())
         .merge(runs::routes())
         .merge(webhooks::routes())
         .merge(workers::routes())
+        .merge(scan::routes())
+        .merge(transcode::routes())
         .merge(uploads::routes())
 }
 
@@ -77,7 +83,14 @@ pub fn router(app: &Arc<App>) -> Router {
     let (router, description) = resources().split_for_parts();
     let description = without_stars(description);
     let router = router
+        .merge(docs::routes(&description))
         .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))));
+    layered(router, app)
+}
+
+/// What is for those alone who look after a process.
+pub(crate) fn watched(app: &Arc<App>) -> Router {
+    let (router, _) = OpenApiRouter::new().merge(health::routes()).merge(metrics::routes()).split_for_parts();
     layered(router, app)
 }
 

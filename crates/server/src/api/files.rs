@@ -1,6 +1,6 @@
 //! The files of a run: published ones, and those of a film that is still being made.
 
-mod kind;
+pub(super) mod kind;
 mod range;
 
 use std::sync::Arc;

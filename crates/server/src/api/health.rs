@@ -40,7 +40,7 @@ struct Ready {
 ///
 /// Needs no key and tells no secret. What it says is a moment old at the most, however often it is asked.
 #[utoipa::path(
-    get, path = "/health/ready", tag = "health",
+    get, path = "/health/ready", tag = "health", security(()),
     responses(
         (status = 200, body = Ready),
         (status = 503, description = "`errors` says what is missing.", body = ProblemDocument, content_type = "application/problem+json")

@@ -151,7 +151,7 @@ fn at(id: &str, mut response: Response) -> Response {
 #[derive(Debug, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "it describes what is parsed as it arrives")]
-struct FileForm {
+pub(super) struct FileForm {
     #[schema(value_type = String, format = Binary)]
     file: Vec<u8>,
     /// What the file has to have.

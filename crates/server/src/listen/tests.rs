@@ -81,7 +81,7 @@ async fn a_stop_lets_streams_say_their_last_word() {
     let mut stream = ask(&server, "/until_stopped").await;
     read_to(&mut stream, "first").await;
 
-    let in_time = tokio::spawn(server.stop(Duration::from_secs(60)));
+    let in_time = tokio::spawn(async move { server.stop(Duration::from_secs(60)).await });
 
     let mut rest = String::new();
     stream.read_to_string(&mut rest).await.unwrap();

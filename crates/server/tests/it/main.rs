@@ -11,10 +11,20 @@ mod claims;
 mod clips;
 mod connections;
 mod events;
+mod health;
+mod metrics;
+mod files;
 mod operations;
+#[path = "../../../queue/tests/it/postgres_server.rs"]
+#[allow(dead_code, reason = "the queue's own tests use more of it")]
+mod postgres_server;
 mod requests;
 mod runs;
+#[path = "../../../pipeline/tests/it/s3_server.rs"]
+#[allow(dead_code, reason = "the pipeline's own tests use more of it")]
+mod s3_server;
 mod support;
+mod transcode;
 mod uploads;
 mod webhooks;
 
@@ -37,9 +47,13 @@ fn main() -> ExitCode {
         claims::trials(),
         connections::trials(),
         events::trials(),
+        health::trials(),
+        metrics::trials(),
+        files::trials(),
         operations::trials(),
         requests::trials(),
         runs::trials(),
+        transcode::trials(),
         uploads::trials(),
         webhooks::trials(),
     ];

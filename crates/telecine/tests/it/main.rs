@@ -5,6 +5,7 @@ mod commands;
 mod demo;
 mod intake;
 mod media;
+mod observability;
 mod plan;
 mod recipes;
 mod run;

@@ -53,7 +53,8 @@ pub(super) async fn create(
     {
         return answer(&app, StatusCode::OK, &run).await;
     }
-    let submission = request.into_submission(&caller.tenant, &app.recipes, &app.shop).await.map_err(refused)?;
+    let submission =
+        request.into_submission(&caller.tenant, &app.recipes, &app.shop).await.map_err(refused)?;
     let submission = Submission { idempotency_key: key, traceparent: traceparent(&headers), ..submission };
     let submitted = submit(app.queue(), submission).await?;
     let status = if submitted.replayed { StatusCode::OK } else { StatusCode::CREATED };
