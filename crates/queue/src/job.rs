@@ -306,7 +306,9 @@ pub(crate) fn check_priority(priority: u8) -> Result<()> {
 pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
         return Err(QueueError::invalid(format!(
-            "a {what} is 1 to {MAX_NAME_BYTES} bytes without control characters, not {name:?}"
+            "the {what} must have 1 to {MAX_NAME_BYTES} bytes and no control characters; {:?}… has {}",
+            name.chars().take(40).collect::<String>(),
+            name.len()
         )));
     }
     Ok(())
