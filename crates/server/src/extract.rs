@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{StatusCode, header};
 use http_body_util::LengthLimitError;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::{DeserializeOwned, Error as _};
 use tower_http::timeout::TimeoutError;
 
 use crate::app::App;
@@ -111,6 +111,15 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Query<T> {
         let query = parts.uri.query().unwrap_or_default();
         let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
         serde_path_to_error::deserialize(pairs).map(Self).map_err(|error| mistaken(&error))
+    }
+}
+
+/// A text that every database can hold: without U+0000.
+pub(crate) fn printable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    match text {
+        Some(text) if text.contains('\0') => Err(D::Error::custom("a text has no U+0000")),
+        text => Ok(text),
     }
 }
 

@@ -170,6 +170,13 @@ impl Problem {
         Self::new(Code::NotFound, format!("there is no such {what}"))
     }
 
+    /// As documented, but nothing that can be done with what is here.
+    pub fn impossible(mistakes: Vec<Mistake>) -> Self {
+        let told: Vec<String> =
+            mistakes.iter().map(|mistake| format!("{}: {}", mistake.path, mistake.message)).collect();
+        Self::new(Code::Unprocessable, told.join("\n")).with_errors(mistakes)
+    }
+
     #[must_use]
     pub fn with_errors(mut self, errors: Vec<Mistake>) -> Self {
         self.0.errors = errors;

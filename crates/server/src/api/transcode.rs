@@ -32,7 +32,7 @@ use super::files::kind::Kind;
 use super::uploads::{FileBytes, FileForm, form};
 use crate::app::App;
 use crate::caller::{Caller, Scope};
-use crate::extract::{Query, parse_json};
+use crate::extract::Query;
 use crate::problem::{Code, Mistake, Problem, ProblemDocument};
 use studio::{Made, Studio};
 use wanted::Wanted;
@@ -192,25 +192,20 @@ fn chosen_recipe(app: &App, query: &TranscodeQuery) -> Result<Recipe, Problem> {
             NoRecipe::Unknown { .. } => "unknown_recipe",
             NoRecipe::Invalid(_) => "invalid_recipe",
         };
-        impossible(vec![mistake("recipe", code, error.to_string())])
+        Problem::impossible(vec![mistake("recipe", code, error.to_string())])
     })?;
     let Some(params) = &query.params else { return Ok(recipe.clone()) };
     let params: BTreeMap<String, Map<String, Value>> =
-        parse_json(params.as_bytes()).map_err(|problem| problem.below("params"))?;
+        serde_json::from_str(params).map_err(|error| {
+            Problem::impossible(vec![mistake("params", "invalid", error.to_string())])
+        })?;
     let params = params.into_iter().map(|(step, values)| (step, Value::Object(values))).collect();
     recipe.with_params(&params).map_err(|errors| {
         let told = |error: telecine_pipeline::ParamError| {
             mistake(&format!("params.{}", error.path), "invalid", error.message)
         };
-        impossible(errors.0.into_iter().map(told).collect())
+        Problem::impossible(errors.0.into_iter().map(told).collect())
     })
-}
-
-/// What cannot be done with what is here.
-fn impossible(mistakes: Vec<Mistake>) -> Problem {
-    let told: Vec<String> =
-        mistakes.iter().map(|mistake| format!("{}: {}", mistake.path, mistake.message)).collect();
-    Problem::new(Code::Unprocessable, told.join("\n")).with_errors(mistakes)
 }
 
 fn mistake(path: &str, code: &str, message: impl Into<String>) -> Mistake {
@@ -247,7 +242,7 @@ fn failed(error: &Failed) -> Problem {
             )
             .retry_after(Duration::from_secs(5))
         }
-        _ => impossible(vec![mistake("body", &error.code, format!("{}; {}", error.message, error.hint))]),
+        _ => Problem::impossible(vec![mistake("body", &error.code, format!("{}; {}", error.message, error.hint))]),
     }
 }
 

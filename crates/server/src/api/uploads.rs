@@ -153,7 +153,7 @@ pub(super) struct FileForm {
     #[schema(value_type = String, format = Binary)]
     file: Vec<u8>,
     /// What the file has to have.
-    #[schema(pattern = "^[0-9a-fA-F]{64}$")]
+    #[schema(value_type = String, required = false, pattern = "^[0-9a-fA-F]{64}$")]
     sha256: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use super::run_of;
 use crate::app::App;
 use crate::caller::{Caller, Scope};
-use crate::extract::{Json, Path, Query};
+use crate::extract::{Json, Path, Query, printable};
 use crate::problem::{Problem, ProblemDocument};
 
 /// A run as it is now.
@@ -41,10 +41,12 @@ pub(super) struct Wanted {
     /// Those in this state alone.
     status: Option<RunState>,
     /// Those of the recipe of this name.
-    #[param(min_length = 1, max_length = 200)]
+    #[serde(default, deserialize_with = "printable")]
+    #[param(pattern = "^[^\\x00]*$")]
     recipe: Option<String>,
     /// Those to which their caller gave this id.
-    #[param(min_length = 1, max_length = 200)]
+    #[serde(default, deserialize_with = "printable")]
+    #[param(pattern = "^[^\\x00]*$")]
     external_id: Option<String>,
     /// Where the page before ended: its `next_cursor`.
     cursor: Option<RunId>,
