@@ -28,6 +28,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
 use url::Url;
 
+use crate::figures;
 use bucket::Bucket;
 use folder::Folder;
 
@@ -130,6 +131,11 @@ impl Blobs {
         }
     }
 
+    /// Whether blobs are files of this machine.
+    pub(crate) fn is_folder(&self) -> bool {
+        matches!(&*self.place, Place::Folder(_))
+    }
+
     /// The file of a blob, where the store is a folder.
     pub fn local_path(&self, key: &str) -> Option<PathBuf> {
         match &*self.place {
@@ -161,6 +167,18 @@ impl Blobs {
     }
 
     async fn put(&self, key: &str, file: File, linkable: Option<PathBuf>) -> Result<(), StoreError> {
+        let bytes = file.metadata().map_or(0, |meta| meta.len());
+        let put = self.put_uncounted(key, file, linkable).await;
+        figures::put(bytes, &put);
+        put
+    }
+
+    async fn put_uncounted(
+        &self,
+        key: &str,
+        file: File,
+        linkable: Option<PathBuf>,
+    ) -> Result<(), StoreError> {
         match &*self.place {
             Place::Folder(folder) => {
                 let (folder, destination) = (folder.clone(), self.path(key)?);
@@ -180,8 +198,11 @@ impl Blobs {
     }
 
     pub async fn put_bytes(&self, key: &str, bytes: Bytes) -> Result<(), StoreError> {
+        let length = bytes.len() as u64;
         let put = self.store().put(&self.path(key)?, PutPayload::from_bytes(bytes)).await;
-        put.map(drop).map_err(|error| StoreError::of(key, &error))
+        let put = put.map(drop).map_err(|error| StoreError::of(key, &error));
+        figures::put(length, &put);
+        put
     }
 
     /// Stores it unless there is something under the key; says whether it did.
@@ -223,9 +244,15 @@ impl Blobs {
     }
 
     pub async fn get_bytes(&self, key: &str) -> Result<Bytes, StoreError> {
-        let refused = |error: Error| StoreError::of(key, &error);
+        let refused = |error: Error| {
+            let error = StoreError::of(key, &error);
+            figures::get_failed(&error);
+            error
+        };
         let got = self.store().get(&self.path(key)?).await.map_err(refused)?;
-        got.bytes().await.map_err(refused)
+        let bytes = got.bytes().await.map_err(refused)?;
+        figures::bytes_in().increment(bytes.len() as u64);
+        Ok(bytes)
     }
 
     /// A part of a blob; one that ends behind the blob's end is cut short.
@@ -239,9 +266,12 @@ impl Blobs {
     pub async fn read(&self, key: &str, range: Option<Range<u64>>) -> Result<BlobReader, StoreError> {
         let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
         let got = self.store().get_opts(&self.path(key)?, options).await;
-        let got = got.map_err(|error| StoreError::of(key, &error))?;
+        let got = got.map_err(|error| StoreError::of(key, &error)).inspect_err(figures::get_failed)?;
         let (meta, range, of) = (self.meta(&got.meta), got.range.clone(), key.to_owned());
-        let parts = got.into_stream().map_err(move |error| StoreError::of(&of, &error)).boxed();
+        let bytes_in = figures::bytes_in();
+        let parts = got.into_stream().inspect_ok(move |part| bytes_in.increment(part.len() as u64));
+        let parts = parts.map_err(move |error| StoreError::of(&of, &error));
+        let parts = parts.inspect_err(figures::get_failed).boxed();
         Ok(BlobReader { meta, range, parts })
     }
 
@@ -314,6 +344,22 @@ impl Blobs {
         found
             .map(move |meta| meta.map(|meta| this.meta(&meta)).map_err(|error| StoreError::of(&of, &error)))
             .boxed()
+    }
+
+    /// Names of the folders directly below a prefix, behind one of them, in the order of `name/`, as many as asked for.
+    pub(crate) async fn folders(
+        &self,
+        below: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        match &*self.place {
+            Place::Bucket(bucket) => bucket.folders(below, after, limit).await,
+            Place::Folder(folder) => {
+                let listed = folder.folders(self.path(below)?.as_ref(), after, limit);
+                listed.map_err(|error| StoreError::of_io(below, &error))
+            }
+        }
     }
 
     pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {

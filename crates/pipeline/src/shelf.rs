@@ -124,7 +124,9 @@ mod tests {
         for named in ["720p/00007-3f9a1c2b.m4s", "720p/init-3f9a1c2b.mp4", "init-3f9a1c2b.mp4"] {
             assert!(file(named).is_named_by_content(), "{named}");
         }
-        for fixed in ["master.m3u8", "720p/00007-3f9a1c2c.m4s", "3f9a1c2b.mp4", "a3f9a1c2b", "-3f9a1c2b/film.mp4"] {
+        for fixed in
+            ["master.m3u8", "720p/00007-3f9a1c2c.m4s", "3f9a1c2b.mp4", "a3f9a1c2b", "-3f9a1c2b/film.mp4"]
+        {
             assert!(!file(fixed).is_named_by_content(), "{fixed}");
         }
     }

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -33,6 +34,7 @@ pub use slots::Slots;
 pub use upkeep::keep_up;
 
 use crate::error::{QueueError, Result};
+use crate::job::Job;
 use crate::queue::Queue;
 use crate::worker::{NewWorker, WorkerId};
 use held::{Held, StopReason};
@@ -66,6 +68,18 @@ pub struct WorkerOptions {
     /// What it answers is to be less by what running kinds have reserved. A kind reserves when it begins, which may be
     /// after the next claim was asked for; so it must be ready to find too little (and then [`Failure::Snooze`]).
     pub free_scratch: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
+    /// Who knows to which trace a job belongs.
+    pub lineage: Option<Arc<dyn Lineage>>,
+}
+
+/// Joins the spans of jobs to the traces of whoever asked for them.
+#[async_trait]
+pub trait Lineage: Send + Sync + 'static {
+    /// The job is about to run in this span, which nobody has entered yet. It waits for the answer.
+    async fn adopt(&self, job: &Job, span: &tracing::Span);
+
+    /// The job's claim is over, and what it ended is stored. Not waited for.
+    fn ended(&self, job: &Arc<Job>);
 }
 
 impl Default for WorkerOptions {
@@ -81,6 +95,7 @@ impl Default for WorkerOptions {
             stop_within: Duration::from_secs(5),
             keep_history: Duration::from_hours(30 * 24),
             free_scratch: None,
+            lineage: None,
         }
     }
 }
@@ -98,6 +113,7 @@ impl std::fmt::Debug for WorkerOptions {
             .field("stop_within", &self.stop_within)
             .field("keep_history", &self.keep_history)
             .field("bounds_scratch", &self.free_scratch.is_some())
+            .field("joins_traces", &self.lineage.is_some())
             .finish()
     }
 }

@@ -7,11 +7,16 @@ mod health;
 mod jobs;
 mod lanes;
 mod limits;
+mod metrics;
+mod plan;
 mod playback;
 mod recipes;
 mod runs;
+mod scan;
 mod session;
+pub(crate) mod transcode;
 pub(crate) mod uploads;
+mod webhooks;
 mod workers;
 
 use std::sync::Arc;
@@ -23,6 +28,7 @@ use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use files::Shelves;
+pub(crate) use plan::Looks;
 pub(crate) use playback::SECRET as PLAYBACK_SECRET;
 
 use crate::app::App;
@@ -62,11 +68,16 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(jobs::routes())
         .merge(lanes::routes())
         .merge(limits::routes())
+        .merge(plan::routes())
         .merge(playback::routes())
+        .merge(metrics::routes())
         .merge(recipes::routes())
         .merge(session::routes())
         .merge(runs::routes())
+        .merge(webhooks::routes())
         .merge(workers::routes())
+        .merge(scan::routes())
+        .merge(transcode::routes())
         .merge(uploads::routes())
 }
 
@@ -77,6 +88,12 @@ pub fn router(app: &Arc<App>) -> Router {
     let router = router
         .merge(docs::routes(&description))
         .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))));
+    layered(router, app)
+}
+
+/// What is for those alone who look after a process.
+pub(crate) fn watched(app: &Arc<App>) -> Router {
+    let (router, _) = OpenApiRouter::new().merge(health::routes()).merge(metrics::routes()).split_for_parts();
     layered(router, app)
 }
 

@@ -8,13 +8,15 @@ use telecine_queue::Queue;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{PLAYBACK_SECRET, Shelves};
+use crate::api::transcode::{Bench, TranscodeOptions};
 use crate::api::uploads::{UploadOptions, Uploads};
+use crate::api::{Looks, PLAYBACK_SECRET, Shelves};
 use crate::caller::Known;
 use crate::hub::Hub;
+use crate::meter::Stock;
 use crate::pace::Pace;
-use crate::readiness::Readiness;
 use crate::problem::Problem;
+use crate::readiness::Readiness;
 use crate::remote::Remote;
 use crate::secret::Secret;
 
@@ -27,17 +29,21 @@ pub struct App {
     pub(crate) known: Known,
     pub(crate) pace: Pace,
     pub(crate) uploads: Uploads,
+    pub(crate) bench: Bench,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
     /// Tells streams of events what happens.
     pub(crate) hub: Hub,
     /// Names of files that were asked for.
     pub(crate) shelves: Shelves,
+    /// Who may look ahead at what a run would do.
+    pub(crate) looks: Looks,
     /// What addresses for players are signed with, once somebody asked for one.
     playback_secret: OnceCell<Secret>,
     /// Claims of workers in other languages.
     pub(crate) remote: Remote,
     pub(crate) readiness: Readiness,
+    pub(crate) stock: Stock,
 }
 
 /// What an operator may set.
@@ -60,9 +66,12 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// How long a stream of events may be silent before it says that it is there.
     pub event_keep_alive: Duration,
+    /// Figures need no key.
+    pub metrics_public: bool,
     /// Of one key, or of one address without a key; 0 is without a bound.
     pub requests_per_second: u32,
     pub uploads: UploadOptions,
+    pub transcode: TranscodeOptions,
 }
 
 impl Default for ServerOptions {
@@ -77,8 +86,10 @@ impl Default for ServerOptions {
             body_idle: Duration::from_secs(60),
             max_connections: 4096,
             event_keep_alive: Duration::from_secs(15),
+            metrics_public: false,
             requests_per_second: 1000,
             uploads: UploadOptions::default(),
+            transcode: TranscodeOptions::default(),
         }
     }
 }
@@ -86,11 +97,13 @@ impl Default for ServerOptions {
 impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
         let uploads = Uploads::new(&options.uploads, &shop);
+        let bench = Bench::new(options.transcode);
         let stopping = CancellationToken::new();
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
         let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
         let pace = Pace::of(options.requests_per_second);
         let readiness = Readiness::new(Arc::clone(&shop));
+        let stock = Stock::new(Arc::clone(&shop.queue));
         Arc::new(Self {
             shop,
             recipes,
@@ -98,12 +111,15 @@ impl App {
             known: Known::new(),
             pace,
             uploads,
+            bench,
             stopping,
             hub,
             shelves: Shelves::new(),
+            looks: Looks::new(),
             playback_secret: OnceCell::new(),
             remote,
             readiness,
+            stock,
         })
     }
 

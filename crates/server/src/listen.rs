@@ -94,7 +94,17 @@ impl Server {
         if !address.ip().to_canonical().is_loopback() && !keys::is_there_any(app.queue()).await? {
             return Err(ServeError::NoKey { address });
         }
-        Self::start_with(app, address, crate::api::router(app)).await
+        let server = Self::start_with(app, address, crate::api::router(app)).await?;
+        tokio::spawn(keep_uploads(Arc::clone(app)));
+        let of_app = Arc::clone(app);
+        server.tasks.spawn(async move { of_app.bench.close_when(&of_app.stopping).await });
+        Ok(server)
+    }
+
+    /// Listens for those who look after a process without an API: `/health/live`, `/health/ready` and `/metrics`, which
+    /// need no key here and say nothing of any tenant.
+    pub async fn start_watched(app: &Arc<App>, address: SocketAddr) -> Result<Self, ServeError> {
+        Self::start_with(app, address, crate::api::watched(app)).await
     }
 
     async fn start_with(app: &Arc<App>, address: SocketAddr, router: Router) -> Result<Self, ServeError> {
@@ -109,7 +119,6 @@ impl Server {
             tasks: TaskTracker::new(),
         };
         server.tasks.spawn(server.accepting(listener, router));
-        tokio::spawn(keep_uploads(Arc::clone(app)));
         Ok(server)
     }
 

@@ -14,7 +14,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use tracing::{Instrument, Span, field};
 
 use crate::app::App;
+use crate::meter::answered;
 use crate::problem::{Code, Problem};
+use crate::traces;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_ID_BYTES: usize = 128;
@@ -48,7 +50,11 @@ fn made() -> HeaderValue {
 pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let id = RequestId::of(request.headers());
     request.extensions_mut().insert(id.clone());
-    let span = span_of(&request, &id);
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    let method = request.method().clone();
+    let span = span_of(&request, route, &id);
+    traces::join(&span, request.headers_mut());
     let began = Instant::now();
     let is_looked_at_often = is_looked_at_often(request.uri().path());
     let answer = async {
@@ -59,6 +65,7 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
     };
     let response = finish(answer.instrument(span.clone()).await, &id);
     span.record("http.status", response.status().as_u16());
+    answered(&method, route, response.status(), began.elapsed());
     let _within = span.enter();
     let ms = began.elapsed().as_secs_f64() * 1_000.0;
     if is_looked_at_often && response.status().is_success() {
@@ -70,8 +77,7 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
     response
 }
 
-fn span_of(request: &Request, id: &RequestId) -> Span {
-    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str);
+fn span_of(request: &Request, route: &str, id: &RequestId) -> Span {
     tracing::info_span!(
         "http.request",
         http.method = %request.method(),

@@ -182,8 +182,24 @@ impl Problem {
         self
     }
 
+    /// The same, of a document that stands in one place of the request.
+    #[must_use]
+    pub(crate) fn below(mut self, place: &str) -> Self {
+        for mistake in &mut self.0.errors {
+            let path = &mistake.path;
+            mistake.path = if path.is_empty() { place.to_owned() } else { format!("{place}.{path}") };
+        }
+        self.0.detail = format!("{place}: {}", self.0.detail);
+        self
+    }
+
     pub fn code(&self) -> Code {
         self.0.code
+    }
+
+    #[cfg(test)]
+    pub(crate) fn document(&self) -> &ProblemDocument {
+        &self.0
     }
 
     pub(crate) fn with_request_id(mut self, id: &str) -> Self {
@@ -207,8 +223,10 @@ impl From<QueueError> for Problem {
             error @ (QueueError::WrongRunState { .. } | QueueError::WrongState { .. }) => {
                 Self::new(Code::Conflict, error.to_string())
             }
-            QueueError::Full { .. } => Self::new(Code::StorageFull, "the database's disk is full; try again later")
-                .retry_after(Duration::from_secs(10)),
+            QueueError::Full { .. } => {
+                Self::new(Code::StorageFull, "the database's disk is full; try again later")
+                    .retry_after(Duration::from_secs(10))
+            }
             error => {
                 tracing::error!(%error, "the database did not do what was asked");
                 Self::new(Code::Unavailable, "the database does not answer; try again")

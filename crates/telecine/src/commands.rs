@@ -29,6 +29,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use telecine_queue::{OpenOptions, Pausable, Queue};
+use telecine_server::Traces;
 
 pub(crate) use worker::options as worker_options;
 
@@ -75,11 +76,12 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
     let config = configuration::load(cli.global.config.as_deref(), cli.layer())?;
     let stays = matches!(cli.command, Command::Up(_) | Command::Serve(_) | Command::Worker(_));
     let otherwise = if stays { "info" } else { "warn" };
-    logging::start(&config.log, otherwise);
+    let traces = traces(&cli.command, &config)?;
+    logging::start(&config.log, otherwise, traces.as_ref());
     let answer = match cli.command {
-        Command::Up(flags) => Box::pin(serve::up(&flags.worker, &config)).await,
+        Command::Up(flags) => Box::pin(serve::up(&flags.worker, &config, traces.as_ref())).await,
         Command::Serve(_) => Box::pin(serve::serve(&config)).await,
-        Command::Worker(flags) => worker::run(&flags, &config).await,
+        Command::Worker(flags) => Box::pin(worker::run(&flags, &config, traces.as_ref())).await,
         Command::Key(command) => key::run(command, &config, output).await,
         Command::Submit(flags) => Box::pin(submit::run(*flags, &config, output)).await,
         Command::Runs(command) => Box::pin(runs::run(command, &config, output)).await,
@@ -104,7 +106,23 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         }
     };
     close_opened().await;
+    if let Some(traces) = traces {
+        traces.stop().await;
+    }
     answer
+}
+
+/// For processes that stay: the configured collector, else the one that OpenTelemetry's own variable names.
+fn traces(command: &Command, config: &Config) -> Result<Option<Traces>> {
+    let role = match command {
+        Command::Up(_) => "up",
+        Command::Serve(_) => "serve",
+        Command::Worker(_) => "worker",
+        _ => return Ok(None),
+    };
+    let variable = || std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|url| !url.is_empty());
+    let Some(endpoint) = config.otlp_endpoint.clone().or_else(variable) else { return Ok(None) };
+    Ok(Some(Traces::start(&endpoint, role)?))
 }
 
 /// What commands opened, to be closed however they end: only then is everybody woken by what they did.

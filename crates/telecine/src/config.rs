@@ -12,6 +12,7 @@ mod webhooks;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -68,12 +69,15 @@ pub(crate) enum Key {
     MaxJsonKb,
     HeaderTimeoutMs,
     BodyTimeoutMs,
+    MetricsListen,
+    MetricsPublic,
+    OtlpEndpoint,
     Webhooks,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 38] = [
+    pub(crate) const ALL: [Self; 41] = [
         Self::Database,
         Self::Store,
         Self::Scratch,
@@ -110,6 +114,9 @@ impl Key {
         Self::MaxJsonKb,
         Self::HeaderTimeoutMs,
         Self::BodyTimeoutMs,
+        Self::MetricsListen,
+        Self::MetricsPublic,
+        Self::OtlpEndpoint,
         Self::Webhooks,
         Self::Log,
     ];
@@ -152,6 +159,9 @@ impl Key {
             Self::MaxJsonKb => "max_json_kb",
             Self::HeaderTimeoutMs => "header_timeout_ms",
             Self::BodyTimeoutMs => "body_timeout_ms",
+            Self::MetricsListen => "metrics_listen",
+            Self::MetricsPublic => "metrics_public",
+            Self::OtlpEndpoint => "otlp_endpoint",
             Self::Webhooks => "webhooks",
             Self::Log => "log",
         }
@@ -188,12 +198,13 @@ impl Key {
             Self::MaxJsonKb => Some("256"),
             Self::HeaderTimeoutMs => Some("10000"),
             Self::BodyTimeoutMs => Some("60000"),
+            Self::MetricsPublic => Some("off"),
             // What these default to depends on the machine and on other keys; see `meaning`.
             Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback => None,
             Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name | Self::Recipes => None,
             // Nothing is taken from a bucket, and no run deleted, that nobody named.
             Self::InputBuckets | Self::KeepRunsDays => None,
-            Self::PublicUrl | Self::CorsOrigins => None,
+            Self::PublicUrl | Self::CorsOrigins | Self::MetricsListen | Self::OtlpEndpoint => None,
             // A process whose configuration does not mention them leaves those that others have stored.
             Self::Webhooks => None,
         }
@@ -305,6 +316,10 @@ pub(crate) struct Config {
     /// The folder of the user's own recipes.
     pub(crate) recipes: Option<PathBuf>,
     pub(crate) serving: Serving,
+    /// Where a worker without an API shows its health and its figures.
+    pub(crate) metrics_listen: Option<SocketAddr>,
+    /// The collector that traces are sent to.
+    pub(crate) otlp_endpoint: Option<String>,
     /// Who is told of runs; `None` where the configuration says nothing about it.
     pub(crate) webhooks: Option<Vec<ConfiguredEndpoint>>,
     pub(crate) log: Log,

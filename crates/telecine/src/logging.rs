@@ -2,13 +2,19 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
+use telecine_server::Traces;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::Log;
 use crate::output::Talk;
 
-/// Sets up the log of this process. The filter is the configured one, else `RUST_LOG`, else `otherwise`.
-pub(crate) fn start(log: &Log, otherwise: &str) {
+/// Sets up the log of this process. The filter is the configured one, else `RUST_LOG`, else `otherwise`. Traces have a
+/// filter of their own: a quiet log does not make them poorer.
+///
+/// Whatever is said within a request or a job carries its ids, because it is said within its span.
+pub(crate) fn start(log: &Log, otherwise: &str, traces: Option<&Traces>) {
     let filter = log
         .filter
         .clone()
@@ -16,10 +22,11 @@ pub(crate) fn start(log: &Log, otherwise: &str) {
         .and_then(|filter| EnvFilter::try_new(filter).ok())
         .unwrap_or_else(|| EnvFilter::new(otherwise));
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Talk);
-    if log.json {
-        subscriber.json().init();
-    } else {
-        subscriber.with_ansi(std::io::stderr().is_terminal() && !no_colour).init();
-    }
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| Talk);
+    let lines = match log.json {
+        true => lines.json().boxed(),
+        false => lines.with_ansi(std::io::stderr().is_terminal() && !no_colour).boxed(),
+    };
+    let traces = traces.map(Traces::layer);
+    tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces).init();
 }

@@ -1,6 +1,7 @@
 //! `encode_range`: a contiguous range of segments, in every rung.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -8,11 +9,11 @@ use serde_json::{Value, json};
 use telecine_media::{InitFile, RangeEvent, RangeJob, SegmentDone, SegmentRange, encode_range, read_init};
 use tokio::sync::mpsc;
 
-use super::{Attempt, Work};
+use super::{Attempt, ENCODE_RANGE, Work};
 use crate::failure::{Attempted, Failed, scratch_failed};
-use crate::film::stored_segments;
+use crate::figures;
 use crate::keys;
-use crate::records::{PlanRecord, RungSegment, SegmentRecord, StoredFile, segment_key};
+use crate::records::{PlanRecord, RungSegment, SegmentRecord, StoredFile, read_named, segment_key};
 
 pub(super) struct EncodeRange;
 
@@ -57,21 +58,24 @@ impl Work for EncodeRange {
                     let _ = tell.send(done);
                 }
             };
-            Box::pin(encode_range(&attempt.shop.toolbox, &job, &attempt.cancel, tell))
-                .await
-                .map_err(Failed::from)
+            Box::pin(encode_range(&attempt.toolbox, &job, &attempt.cancel, tell)).await.map_err(Failed::from)
         };
         // The first of them to fail ends the other: a dropped encode kills its programs.
+        let began = Instant::now();
         let (encoded, ()) = tokio::try_join!(encoding, store_as_made(attempt, &step, already, made))?;
+        let frames: u32 = encoded.segments.iter().map(|done| done.frames).sum();
+        let media_seconds = f64::from(frames) / plan.timeline.fps.as_f64();
+        figures::encoded(ENCODE_RANGE, media_seconds, began.elapsed().as_secs_f64());
         Ok(json!({ "segments": range.segments().count(), "encoded": encoded.segments.len() }))
     }
 }
 
 /// What an earlier attempt has stored is not made again, unless somebody has removed it since.
 async fn stored_already(attempt: &Attempt<'_>, step: &str, range: SegmentRange) -> Attempted<Vec<u32>> {
-    let stored = stored_segments(attempt, step).await?;
+    let keys: Vec<String> = range.segments().map(|segment| segment_key(step, segment)).collect();
+    let stored = read_named::<SegmentRecord>(&*attempt.shop.queue, attempt.run, &keys).await?;
     let mut there = Vec::new();
-    for record in range.segments().filter_map(|segment| stored.get(&segment)) {
+    for (_, record) in stored {
         let mut is_there = true;
         for file in record.files.iter().flat_map(|rung| [&rung.init, &rung.file]) {
             is_there &= attempt.shop.blobs.exists(&file.key).await?;

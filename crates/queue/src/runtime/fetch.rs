@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
+use tracing::{Instrument, Span, field};
 
 use super::held::{HeldClaim, JobContext, StopReason, TakenAlong};
 use super::settle::Ended;
@@ -130,7 +131,12 @@ fn start(shared: &Arc<Shared>, claimed: Claimed, slot: u32) {
     let held = Arc::clone(&context.claim);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let outcome = run(&shared, kind, Arc::clone(&job), context).await;
+        let span = span_of(&job);
+        if let Some(lineage) = &shared.options.lineage {
+            lineage.adopt(&job, &span).await;
+        }
+        let outcome = run(&shared, kind, Arc::clone(&job), context, &span).await;
+        tell_end(&span, outcome.as_ref());
         let finish = match outcome {
             Some(outcome) => {
                 let TakenAlong { spawn, records, playable } = held.take_along().await;
@@ -142,13 +148,50 @@ fn start(shared: &Arc<Shared>, claimed: Claimed, slot: u32) {
     });
 }
 
+/// What happens in an attempt, kinds' own words included, is said to be of this job. Kinds fill in what is theirs to know.
+fn span_of(job: &Job) -> Span {
+    let span = tracing::info_span!(
+        "job.run",
+        job.id = job.id.0,
+        job.kind = %job.kind,
+        job.retry_count = job.attempt.saturating_sub(1),
+        run.id = field::Empty,
+        input.key = field::Empty,
+        "media.type" = field::Empty,
+        processing.success = field::Empty,
+        error.code = field::Empty,
+        otel.status_code = field::Empty,
+    );
+    if let Some(run) = &job.run {
+        span.record("run.id", run.as_str());
+    }
+    span
+}
+
+fn tell_end(span: &Span, outcome: Option<&Outcome>) {
+    if span.is_disabled() {
+        return;
+    }
+    span.record("processing.success", matches!(outcome, Some(Outcome::Complete { .. })));
+    if let Some(Outcome::Fail { error } | Outcome::FailForGood { error }) = outcome {
+        span.record("error.code", error.code.as_str());
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
 /// Runs a kind under its timeout. `None`: the claim was refused, and there is nothing to settle.
-async fn run(shared: &Shared, kind: Arc<dyn Kind>, job: Arc<Job>, context: JobContext) -> Option<Outcome> {
+async fn run(
+    shared: &Shared,
+    kind: Arc<dyn Kind>,
+    job: Arc<Job>,
+    context: JobContext,
+    span: &Span,
+) -> Option<Outcome> {
     let timeout = job.timeout_ms.map_or(kind.timeout(), |ms| kind.timeout().min(Duration::from_millis(ms)));
     let claim = Arc::clone(&context.claim);
     // A panic ends the attempt and not the worker.
     let attempt = AssertUnwindSafe(async move { kind.run(&job, &context).await }).catch_unwind();
-    let mut attempt = Box::pin(attempt);
+    let mut attempt = Box::pin(attempt.instrument(span.clone()));
     // What ends at once needs neither a task of its own nor a timer.
     if let Some(ended) = (&mut attempt).now_or_never() {
         return outcome(Some(ended), claim.stop_reason(), timeout);

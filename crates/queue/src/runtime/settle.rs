@@ -78,6 +78,9 @@ async fn settle(shared: &Shared, batch: Vec<Ended>) {
     for (finish, settled) in finishes.iter().zip(settled) {
         shared.tally(finish, settled);
     }
+    if let Some(lineage) = &shared.options.lineage {
+        leaving.iter().for_each(|(job, _)| lineage.ended(job));
+    }
     shared.held.let_go(leaving.iter().map(|(job, _)| (job.id, job.fence)));
     shared.slots.give_back(leaving.iter().map(|(job, slot)| (job.lane.as_str(), *slot)));
     shared.slots.tell();

@@ -141,7 +141,8 @@ async fn of_all(
 
 /// Who comes back sends the header, and the query as it was at first.
 fn last_event(headers: &HeaderMap, asked: Option<String>) -> Option<String> {
-    let header = headers.get(LAST_EVENT_ID).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let header =
+        headers.get(LAST_EVENT_ID).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     header.filter(|last| !last.is_empty()).or(asked)
 }
 

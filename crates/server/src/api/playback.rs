@@ -95,9 +95,9 @@ async fn sign(
 /// The playlist that the recipe promises.
 fn master(run: &Run) -> Option<String> {
     let recipe = RunMeta::of(run).ok()?.recipe;
-    let step = recipe.enabled_steps().find(
-        |step| matches!(&step.does, Does::Hls(spec) if spec.packaging.contains(&Packaging::Hls)),
-    )?;
+    let step = recipe
+        .enabled_steps()
+        .find(|step| matches!(&step.does, Does::Hls(spec) if spec.packaging.contains(&Packaging::Hls)))?;
     Some(format!("{}/master.m3u8", step.name))
 }
 

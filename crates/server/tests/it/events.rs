@@ -67,7 +67,8 @@ impl Events {
                     return Some(frame);
                 }
             }
-            let chunk = tokio::time::timeout(PATIENCE, self.response.chunk()).await.expect("an event, or the end");
+            let chunk =
+                tokio::time::timeout(PATIENCE, self.response.chunk()).await.expect("an event, or the end");
             self.unread.extend(chunk.unwrap()?);
         }
     }
@@ -282,7 +283,15 @@ async fn whoever_comes_back_misses_nothing() {
         }
     };
     let watching = async {
-        tokio::join!(of_all(1), of_all(7), of_all(50), of_all(usize::MAX), of_run(&runs[0], 1), of_run(&runs[1], 9), of_run(&runs[2], usize::MAX))
+        tokio::join!(
+            of_all(1),
+            of_all(7),
+            of_all(50),
+            of_all(usize::MAX),
+            of_run(&runs[0], 1),
+            of_run(&runs[1], 9),
+            of_run(&runs[2], usize::MAX)
+        )
     };
     tokio::time::timeout(PATIENCE, watching).await.expect("all of it arrives");
     for teller in telling {

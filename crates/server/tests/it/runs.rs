@@ -79,7 +79,8 @@ async fn a_run_is_made_shown_and_ends() {
     body["webhook"] = json!({ "url": "https://hooks.example/telecine" });
     let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-    let response = served.post("/v1/runs").header("traceparent", traceparent).json(&body).send().await.unwrap();
+    let response =
+        served.post("/v1/runs").header("traceparent", traceparent).json(&body).send().await.unwrap();
 
     assert_eq!(response.status(), 201);
     let location = response.headers()["location"].to_str().unwrap().to_owned();
@@ -110,7 +111,13 @@ async fn a_key_gives_one_run() {
     assert_eq!(first.status(), 201);
     let first: Value = first.json().await.unwrap();
     let id = first["id"].as_str().unwrap();
-    served.client.patch(served.url(&format!("/v1/runs/{id}"))).json(&json!({ "priority": 90 })).send().await.unwrap();
+    served
+        .client
+        .patch(served.url(&format!("/v1/runs/{id}")))
+        .json(&json!({ "priority": 90 }))
+        .send()
+        .await
+        .unwrap();
     // The same request in other words, from another trace, and what it names is gone by now.
     std::fs::remove_file(served.file("film.mp4")).unwrap();
     let mut same = body.clone();
@@ -265,7 +272,11 @@ async fn what_is_wrong_is_said_with_its_place() {
         let response = served.post("/v1/runs").json(&body).send().await.unwrap();
         assert_eq!(response.status(), 400, "{body}");
         let told = problem(response).await;
-        assert_eq!((&told["code"], &told["errors"][0]["path"]), (&json!("invalid_request"), &json!(path)), "{body}: {told}");
+        assert_eq!(
+            (&told["code"], &told["errors"][0]["path"]),
+            (&json!("invalid_request"), &json!(path)),
+            "{body}: {told}"
+        );
     }
     for (body, path, code) in impossible {
         let response = served.post("/v1/runs").json(&body).send().await.unwrap();
@@ -278,16 +289,21 @@ async fn what_is_wrong_is_said_with_its_place() {
     let mut body = with("/recipe", json!("web-vidoe"));
     body["input"] = json!({ "path": "/etc/passwd" });
     let told = problem(served.post("/v1/runs").json(&body).send().await.unwrap()).await;
-    let paths: Vec<_> = told["errors"].as_array().unwrap().iter().map(|error| error["path"].clone()).collect();
+    let paths: Vec<_> =
+        told["errors"].as_array().unwrap().iter().map(|error| error["path"].clone()).collect();
     assert_eq!(paths, ["recipe", "input.path"], "{told}");
     assert!(told["detail"].as_str().unwrap().contains("did you mean `web-video`?"), "{told}");
 
     let torn = served.post("/v1/runs").header("content-type", "application/json").body("{\"recipe\":").send();
     assert_eq!(torn.await.unwrap().status(), 400);
     let form = served.post("/v1/runs").body("recipe=x").send().await.unwrap();
-    assert_eq!((form.status().as_u16(), problem(form).await["code"].clone()), (415, json!("unsupported_media_type")));
+    assert_eq!(
+        (form.status().as_u16(), problem(form).await["code"].clone()),
+        (415, json!("unsupported_media_type"))
+    );
     let deep = "[".repeat(10_000);
-    let deep = served.post("/v1/runs").header("content-type", "application/json").body(deep).send().await.unwrap();
+    let deep =
+        served.post("/v1/runs").header("content-type", "application/json").body(deep).send().await.unwrap();
     assert_eq!(deep.status(), 400);
     assert_eq!(run_count(&served).await, 0);
     served.stop().await;
@@ -302,6 +318,11 @@ fn addresses(id: &str) -> Vec<(Method, String, Option<Value>)> {
         (Method::DELETE, at("?outputs=true"), None),
         (Method::POST, at("/cancel"), None),
         (Method::POST, at("/retry"), Some(json!({}))),
+        (Method::GET, at("/events"), None),
+        (Method::GET, at("/log"), None),
+        (Method::GET, at("/files/pictures/poster.jpg"), None),
+        (Method::GET, at("/files/hls/master.m3u8"), None),
+        (Method::POST, at("/playback"), Some(json!({}))),
     ]
 }
 
@@ -318,7 +339,8 @@ async fn another_tenants_run_is_not_there() {
     let theirs = submit(&*served.queue, theirs).await.unwrap().run;
     let unknown = RunId::new();
 
-    for id in [theirs.as_str(), unknown.as_str(), "run_x", "1", "%00", "run_01J9ZC8E4QWX5T0N1V2B3M4K6P%2F.."] {
+    for id in [theirs.as_str(), unknown.as_str(), "run_x", "1", "%00", "run_01J9ZC8E4QWX5T0N1V2B3M4K6P%2F.."]
+    {
         for (method, path, body) in addresses(id) {
             let mut request = served.client.request(method.clone(), served.url(&path));
             if let Some(body) = body {
@@ -487,7 +509,10 @@ async fn a_forgotten_run_is_gone() {
 
     // Both share the outputs, or not, as they came: whoever goes first leaves the other whole.
     assert_eq!(delete(&keyed_run, "?outputs=true").await.status(), 204);
-    assert_eq!(served.get(&format!("/v1/runs/{}", keyed_run["id"].as_str().unwrap())).send().await.unwrap().status(), 404);
+    assert_eq!(
+        served.get(&format!("/v1/runs/{}", keyed_run["id"].as_str().unwrap())).send().await.unwrap().status(),
+        404
+    );
     assert_eq!(delete(&keyed_run, "").await.status(), 404);
     let listed: Value = served.get("/v1/runs").send().await.unwrap().json().await.unwrap();
     let ids: Vec<&Value> = listed["data"].as_array().unwrap().iter().map(|run| &run["id"]).collect();

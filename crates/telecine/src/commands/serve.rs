@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use telecine_pipeline::Workshop;
-use telecine_server::{App, ServeError, Server};
+use telecine_server::{App, Meter, ServeError, Server, Traces};
 
 use super::worker::{self, Leaving};
 use super::{Schema, open};
@@ -48,13 +48,16 @@ pub(super) async fn serve(config: &Config) -> Result<Answer> {
 }
 
 /// All of it in one process.
-pub(super) async fn up(flags: &WorkerFlags, config: &Config) -> Result<Answer> {
+pub(super) async fn up(flags: &WorkerFlags, config: &Config, traces: Option<&Traces>) -> Result<Answer> {
     let mut signals = Signals::listen()?;
     worker::follow_parent(flags)?;
     let queue = open(config, Schema::Migrate).await?;
     let shop = Arc::new(workshop::open(config, &queue)?);
+    // Before anything is done that counts.
+    Meter::install();
     let relay = webhooks::start(config, &shop).await?;
-    let runtime = worker::start(config, queue, &shop, worker::chosen_kinds(config, &shop)?).await?;
+    let kinds = worker::chosen_kinds(config, &shop)?;
+    let runtime = worker::start(config, queue, &shop, kinds, traces).await?;
     let server = match start(config, &shop).await {
         Ok(server) => server,
         Err(error) => {
@@ -79,6 +82,7 @@ pub(super) async fn up(flags: &WorkerFlags, config: &Config) -> Result<Answer> {
 
 async fn start(config: &Config, shop: &Arc<Workshop>) -> Result<Server> {
     raise_file_limit();
+    Meter::install();
     let app = App::new(Arc::clone(shop), recipes::all(config)?, config.serving.options.clone());
     Server::start(&app, config.serving.listen).await.map_err(|error| refusal(error, config))
 }

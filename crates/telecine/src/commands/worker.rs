@@ -3,23 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use telecine_pipeline::Workshop;
 use telecine_pipeline::kinds::schedule_sweeps;
-use telecine_queue::{Kinds, Queue, Runtime, Slots, WorkerOptions};
+use telecine_queue::{Kinds, Lineage, Queue, Runtime, Slots, WorkerOptions};
+use telecine_server::{App, Meter, RunTraces, Server, ServerOptions, Traces};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Schema, open};
 use crate::cli::WorkerFlags;
-use crate::config::Config;
+use crate::config::{Config, Key};
 use crate::output::{Answer, say};
 use crate::signals::Signals;
-use crate::{human, kinds, webhooks, workshop};
+use crate::{human, kinds, recipes, webhooks, workshop};
 
 const SAY_EVERY: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> {
+pub(super) async fn run(flags: &WorkerFlags, config: &Config, traces: Option<&Traces>) -> Result<Answer> {
     // Before anything is claimed, so that no signal finds the process without a handler.
     let mut signals = Signals::listen()?;
     follow_parent(flags)?;
@@ -27,8 +28,9 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> 
     let shop = Arc::new(workshop::open(config, &queue)?);
     let kinds = chosen_kinds(config, &shop)?;
     let names = kinds.names().join(", ");
+    let watched = watched(config, &shop).await?;
     let relay = webhooks::start(config, &shop).await?;
-    let runtime = start(config, queue, &shop, kinds).await?;
+    let runtime = start(config, queue, &shop, kinds, traces).await?;
     say(format_args!(
         "worker {} runs {names} on {}; Ctrl-C drains it",
         runtime.worker_id(),
@@ -37,7 +39,26 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config) -> Result<Answer> 
 
     let answer = until_asked_to_stop(&runtime, config.drain_within, &mut signals, &Leaving::default()).await;
     relay.stop().await;
+    if let Some(watched) = watched {
+        watched.stop(Duration::ZERO).await;
+    }
     Ok(answer)
+}
+
+/// The health and the figures of this process, where somebody wants to see them.
+async fn watched(config: &Config, shop: &Arc<Workshop>) -> Result<Option<Server>> {
+    let Some(address) = config.metrics_listen else { return Ok(None) };
+    Meter::install();
+    let options = ServerOptions { metrics_public: true, ..ServerOptions::default() };
+    let app = App::new(Arc::clone(shop), recipes::all(config)?, options);
+    let server = Server::start_watched(&app, address).await.with_context(|| {
+        format!(
+            "metrics_listen is {}\nnext: stop whatever listens there, or choose another address",
+            config.shown(Key::MetricsListen)
+        )
+    })?;
+    say(format_args!("health and figures are on http://{}", server.address()));
+    Ok(Some(server))
 }
 
 /// Slots that run jobs from here on.
@@ -46,10 +67,14 @@ pub(super) async fn start(
     queue: Arc<dyn Queue>,
     shop: &Arc<Workshop>,
     kinds: Kinds,
+    traces: Option<&Traces>,
 ) -> Result<Runtime> {
     schedule_sweeps(shop).await?;
     warn_of_idle_kinds(&kinds.names(), &config.slots);
-    Ok(Runtime::start(queue, kinds, options(config, shop)).await?)
+    let lineage =
+        traces.map(|traces| -> Arc<dyn Lineage> { Arc::new(RunTraces::new(traces, Arc::clone(&queue))) });
+    let options = WorkerOptions { lineage, ..options(config, shop) };
+    Ok(Runtime::start(queue, kinds, options).await?)
 }
 
 /// All kinds, or those that the configuration names.

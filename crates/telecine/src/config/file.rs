@@ -62,6 +62,9 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::TrustLoopback
             | Key::PublicUrl
             | Key::CorsOrigins
+            | Key::MetricsListen
+            | Key::MetricsPublic
+            | Key::OtlpEndpoint
             | Key::Webhooks,
             DeValue::String(text),
         ) => Some(text.to_string()),
@@ -70,9 +73,10 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             let folders = folders.filter(|folders| folders.iter().all(|folder| !folder.contains(':')))?;
             Some(folders.join(":"))
         }
-        (Key::Sandbox | Key::AllowPrivateUrls | Key::TrustLoopback, DeValue::Boolean(on)) => {
-            Some(if *on { "on" } else { "off" }.into())
-        }
+        (
+            Key::Sandbox | Key::AllowPrivateUrls | Key::TrustLoopback | Key::MetricsPublic,
+            DeValue::Boolean(on),
+        ) => Some(if *on { "on" } else { "off" }.into()),
         (Key::Kinds | Key::InputBuckets | Key::CorsOrigins, DeValue::Array(names)) => {
             let names: Option<Vec<&str>> = names.iter().map(|name| name.get_ref().as_str()).collect();
             Some(names.filter(|names| names.iter().all(|name| !name.contains(',')))?.join(","))
@@ -112,7 +116,7 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
         (Key::InputBuckets | Key::AllowPrivateUrls | Key::MaxVideoSize, _) => None,
         (Key::Listen | Key::TrustLoopback | Key::PublicUrl | Key::CorsOrigins, _) => None,
         (Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox | Key::Recipes, _) => None,
-        (Key::Webhooks, _) => None,
+        (Key::MetricsListen | Key::MetricsPublic | Key::OtlpEndpoint | Key::Webhooks, _) => None,
     }
 }
 
@@ -135,9 +139,11 @@ fn expected(key: Key) -> &'static str {
         }
         Key::MaxVideoSize => "a text such as \"8192x4320\"",
         Key::Listen => "a text such as \"127.0.0.1:8700\"",
+        Key::MetricsListen => "a text such as \"127.0.0.1:9700\"",
+        Key::OtlpEndpoint => "a text such as \"http://127.0.0.1:4318\"",
         Key::PublicUrl => "a text such as \"https://media.example\"",
         Key::CorsOrigins => "a list of texts such as [\"https://app.example\"]",
-        Key::Sandbox | Key::AllowPrivateUrls | Key::TrustLoopback => "true or false",
+        Key::Sandbox | Key::AllowPrivateUrls | Key::TrustLoopback | Key::MetricsPublic => "true or false",
         Key::Recipes => "a text: the folder of your own recipes",
         Key::Webhooks => "tables such as [[webhooks]] with texts for url and secret",
         Key::Kinds => "a list of texts such as [\"pause\"]",

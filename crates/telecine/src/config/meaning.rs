@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use telecine_queue::Slots;
 use tracing_subscriber::EnvFilter;
 
+use super::serving::{address, public_url};
 use super::{Config, Intake, Key, Layer, Log, Origin, Serving, Typed};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -49,6 +50,8 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         tool_memory_bytes: reader.required(Key::ToolMemoryMb, mebibytes)?,
         recipes: reader.optional(Key::Recipes, |text| Ok(text.into()))?,
         serving: Serving::of(&reader)?,
+        metrics_listen: reader.optional(Key::MetricsListen, address)?,
+        otlp_endpoint: reader.optional(Key::OtlpEndpoint, public_url)?,
         webhooks: reader.optional(Key::Webhooks, super::webhooks::endpoints)?,
         log: reader.required(Key::Log, log)?,
         typed: typed.clone(),

@@ -30,6 +30,7 @@ impl Serving {
             body_idle: reader.required(Key::BodyTimeoutMs, milliseconds)?,
             max_connections: reader.required(Key::MaxConnections, |text| within(text, 1, MAX_CONNECTIONS))?
                 as usize,
+            metrics_public: reader.required(Key::MetricsPublic, on_or_off)?,
             requests_per_second: reader.required(Key::RequestsPerSecond, |text| within(text, 0, MAX_RATE))?,
             ..ServerOptions::default()
         };
@@ -38,7 +39,7 @@ impl Serving {
 }
 
 /// `127.0.0.1:8700`, `[::]:8700`, `localhost:8700`.
-fn address(text: &str) -> Result<SocketAddr> {
+pub(super) fn address(text: &str) -> Result<SocketAddr> {
     let by_name = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
     let by_name = by_name.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     text.parse().ok().or(by_name).ok_or_else(|| {
@@ -46,8 +47,8 @@ fn address(text: &str) -> Result<SocketAddr> {
     })
 }
 
-/// Without the slash that would be doubled in every address made of it.
-fn public_url(text: &str) -> Result<String> {
+/// A base address, without the slash that would be doubled in every address made of it.
+pub(super) fn public_url(text: &str) -> Result<String> {
     let is_plain =
         |rest: &str| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(['@', '?', '#', ' ']);
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));

@@ -71,7 +71,9 @@ impl WatchOfRun {
         loop {
             if let Some(event) = self.read.pop_front() {
                 self.seq = event.seq;
-                let Some(run) = self.documents.of(self.app.queue(), &self.run).await? else { return Ok(None) };
+                let Some(run) = self.documents.of(self.app.queue(), &self.run).await? else {
+                    return Ok(None);
+                };
                 return Ok(Some(sent(&event, &EventShown::text(&event, &run))));
             }
             if self.is_behind {

@@ -4,8 +4,8 @@ use http::HeaderValue;
 
 /// How a file is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
-    pub(super) content_type: &'static str,
+pub(in crate::api) struct Kind {
+    pub(in crate::api) content_type: &'static str,
     /// Whether a browser may show it; otherwise it is only to be saved.
     is_shown: bool,
 }
@@ -35,14 +35,11 @@ const SHOWN: [(&str, &str); 22] = [
     ("avif", "image/avif"),
     ("gif", "image/gif"),
 ];
-const SAVED: [(&str, &str); 3] = [
-    ("json", "application/json"),
-    ("txt", "text/plain; charset=utf-8"),
-    ("srt", "application/x-subrip"),
-];
+const SAVED: [(&str, &str); 3] =
+    [("json", "application/json"), ("txt", "text/plain; charset=utf-8"), ("srt", "application/x-subrip")];
 
 impl Kind {
-    pub(super) fn of(path: &str) -> Self {
+    pub(in crate::api) fn of(path: &str) -> Self {
         let name = path.rsplit('/').next().unwrap_or_default();
         let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
         let among = |known: &[(&str, &'static str)]| {
@@ -57,7 +54,7 @@ impl Kind {
     }
 
     /// With the file's own name, which a user's program may have given it.
-    pub(super) fn disposition(self, path: &str) -> HeaderValue {
+    pub(in crate::api) fn disposition(self, path: &str) -> HeaderValue {
         let name = path.rsplit('/').next().unwrap_or_default();
         let how = if self.is_shown { "inline" } else { "attachment" };
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
@@ -79,7 +76,15 @@ mod tests {
 
     #[test]
     fn what_could_hold_a_script_is_only_saved() {
-        for path in ["exec/page.html", "exec/a.svg", "exec/a.xml", "exec/a.js", "exec/a.HTM", "exec/a", "exec/.mp4/a.pdf"] {
+        for path in [
+            "exec/page.html",
+            "exec/a.svg",
+            "exec/a.xml",
+            "exec/a.js",
+            "exec/a.HTM",
+            "exec/a",
+            "exec/.mp4/a.pdf",
+        ] {
             let kind = Kind::of(path);
             assert_eq!((kind.content_type, kind.is_shown), ("application/octet-stream", false), "{path}");
         }
@@ -93,7 +98,10 @@ mod tests {
         let named = |path: &str| Kind::of(path).disposition(path).to_str().unwrap().to_owned();
 
         assert_eq!(named("hls/720p/00000-3f9a1c2b.m4s"), "inline; filename=\"00000-3f9a1c2b.m4s\"");
-        assert_eq!(named("exec/a\"; x=\"\r\n.txt"), "attachment; filename*=UTF-8''a%22%3B%20x%3D%22%0D%0A.txt");
+        assert_eq!(
+            named("exec/a\"; x=\"\r\n.txt"),
+            "attachment; filename*=UTF-8''a%22%3B%20x%3D%22%0D%0A.txt"
+        );
         assert_eq!(named("exec/ä.bin"), "attachment; filename*=UTF-8''%C3%A4.bin");
     }
 }

@@ -6,7 +6,10 @@ use http::{HeaderMap, header};
 pub(super) enum Wanted {
     All,
     /// Both in the file.
-    Part { first: u64, last: u64 },
+    Part {
+        first: u64,
+        last: u64,
+    },
     Unsatisfiable,
 }
 
@@ -74,7 +77,16 @@ mod tests {
             assert_eq!(of(unsatisfiable, 10), Wanted::Unsatisfiable, "{unsatisfiable}");
         }
         assert_eq!(of("bytes=0-", 0), Wanted::Unsatisfiable);
-        for other in ["bytes=5-2", "bytes=0-1,3-4", "bytes=a-b", "bytes=-", "bytes=", "items=0-1", "bytes=+1-2", "bytes=1 -2"] {
+        for other in [
+            "bytes=5-2",
+            "bytes=0-1,3-4",
+            "bytes=a-b",
+            "bytes=-",
+            "bytes=",
+            "items=0-1",
+            "bytes=+1-2",
+            "bytes=1 -2",
+        ] {
             assert_eq!(of(other, 10), Wanted::All, "{other}");
         }
     }

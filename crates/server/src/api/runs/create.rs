@@ -53,7 +53,8 @@ pub(super) async fn create(
     {
         return answer(&app, StatusCode::OK, &run).await;
     }
-    let submission = request.into_submission(&caller.tenant, &app.recipes, &app.shop).await.map_err(refused)?;
+    let submission =
+        request.into_submission(&caller.tenant, &app.recipes, &app.shop).await.map_err(refused)?;
     let submission = Submission { idempotency_key: key, traceparent: traceparent(&headers), ..submission };
     let submitted = submit(app.queue(), submission).await?;
     let status = if submitted.replayed { StatusCode::OK } else { StatusCode::CREATED };
@@ -126,7 +127,7 @@ pub(in crate::api) fn refused(refusal: NoSubmission) -> Problem {
     }
 }
 
-pub(in crate::api) fn with_faults(code: Code, faults: Vec<RequestFault>) -> Problem {
+fn with_faults(code: Code, faults: Vec<RequestFault>) -> Problem {
     let told: Vec<String> = faults.iter().map(|fault| format!("{}: {}", fault.path, fault.message)).collect();
     let mistake = |RequestFault { path, code, message }| Mistake { path, code, message };
     Problem::new(code, told.join("\n")).with_errors(faults.into_iter().map(mistake).collect())
