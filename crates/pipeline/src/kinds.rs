@@ -240,9 +240,10 @@ impl<W: Work> Kind for OfShop<W> {
     async fn run(&self, job: &Job, context: &JobContext) -> Result<Value, Failure> {
         let run = job.run.as_ref().ok_or_else(|| Failed::unexpected("the job belongs to no run"));
         let run = run.map_err(|failed| failed.settle(job, context))?;
-        let folder = self.shop.scratch.job().map_err(|error| {
-            scratch_failed("no scratch folder can be made", &error).settle(job, context)
-        })?;
+        let folder =
+            self.shop.scratch.job().map_err(|error| {
+                scratch_failed("no scratch folder can be made", &error).settle(job, context)
+            })?;
         let tools = Arc::new(self.shop.history_for(&folder));
         let attempted = self.attempt(job, context, run, folder, &tools).await;
         if let Some(started) = tools.record() {

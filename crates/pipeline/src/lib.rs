@@ -34,6 +34,7 @@ mod lifetime;
 mod live;
 mod log;
 mod nearest;
+mod outlook;
 pub mod outside;
 mod planned;
 mod recipe;
@@ -59,10 +60,13 @@ pub use lifetime::{Deleted, delete, forget, is_deleted};
 pub use live::{LiveFilm, live_film};
 pub use log::{AttemptLog, JobLog, RunLog, run_log};
 pub use nearest::did_you_mean;
+pub use outlook::{
+    CommandOutlook, Estimate, JobsOutlook, Outlook, StepOutlook, look_ahead, prefers_hardware,
+};
 pub use planned::{CannotPlan, Obstacle, Planned, examine};
 pub use recipe::{
-    Does, ExecSpec, Listed, NoRecipe, ParamError, ParamErrors, Recipe, RecipeError, RecipeErrors,
-    RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
+    Does, ExecSpec, Listed, NoRecipe, Param, ParamError, ParamErrors, ParamType, Recipe, RecipeError,
+    RecipeErrors, RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
 pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority};
 pub use retry::retry;

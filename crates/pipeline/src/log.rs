@@ -76,7 +76,8 @@ pub async fn run_log(queue: &dyn Queue, run: &Run, for_operator: bool) -> Result
     let mut tools: HashMap<String, ToolsRecord> = read_all(queue, &run.id).await?.into_iter().collect();
     let mut failures: HashMap<String, FailureRecord> = read_all(queue, &run.id).await?.into_iter().collect();
     let input = read_all::<InputRecord>(queue, &run.id).await?.pop().map(|(_, input)| input);
-    let attempts = stream::iter(jobs.iter().map(|job| queue.attempts(job.id))).buffered(LOOKS);
+    let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    let attempts = stream::iter(ids.into_iter().map(|id| queue.attempts(id))).buffered(LOOKS);
     let attempts: Vec<_> = attempts.try_collect().await?;
     let logs = jobs.into_iter().zip(attempts).map(|(job, attempts)| {
         let key = job.id.to_string();

@@ -92,6 +92,20 @@ impl RequestFault {
 }
 
 impl RunRequest {
+    /// With nothing asked for but that.
+    pub fn new(recipe: impl Into<String>, input: Input) -> Self {
+        Self {
+            recipe: recipe.into(),
+            input,
+            params: BTreeMap::new(),
+            external_id: None,
+            priority: usual_priority(),
+            run_at: None,
+            webhook: None,
+            metadata: Map::new(),
+        }
+    }
+
     /// What an idempotency key stands for. Two requests that mean the same have the same.
     pub fn canonical(&self) -> Value {
         serde_json::to_value(self).expect("a request is plain data")

@@ -8,6 +8,7 @@ mod jobs;
 mod lanes;
 mod limits;
 mod metrics;
+mod plan;
 mod playback;
 mod recipes;
 mod runs;
@@ -27,6 +28,7 @@ use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use files::Shelves;
+pub(crate) use plan::Looks;
 pub(crate) use playback::SECRET as PLAYBACK_SECRET;
 
 use crate::app::App;
@@ -66,6 +68,7 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(jobs::routes())
         .merge(lanes::routes())
         .merge(limits::routes())
+        .merge(plan::routes())
         .merge(playback::routes())
         .merge(metrics::routes())
         .merge(recipes::routes())

@@ -58,9 +58,7 @@ impl Work for EncodeRange {
                     let _ = tell.send(done);
                 }
             };
-            Box::pin(encode_range(&attempt.toolbox, &job, &attempt.cancel, tell))
-                .await
-                .map_err(Failed::from)
+            Box::pin(encode_range(&attempt.toolbox, &job, &attempt.cancel, tell)).await.map_err(Failed::from)
         };
         // The first of them to fail ends the other: a dropped encode kills its programs.
         let began = Instant::now();

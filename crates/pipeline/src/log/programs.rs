@@ -35,7 +35,8 @@ impl ToolRuns {
     /// `scratch` is the attempt's own folder, below `root`; `store` the folder of the store, if it is one.
     pub(crate) fn new(scratch: &Path, root: &Path, store: Option<&Path>) -> Self {
         let places = [(Some(scratch), "{scratch}"), (Some(root), "{scratch}"), (store, "{store}")];
-        let shortened = places.into_iter().filter_map(|(path, word)| Some((path?.to_str()?.to_owned(), word)));
+        let shortened =
+            places.into_iter().filter_map(|(path, word)| Some((path?.to_str()?.to_owned(), word)));
         let mut shortened: Vec<_> = shortened.filter(|(path, _)| path.len() > 1).collect();
         shortened.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
         Self { shortened, kept: Mutex::default() }
@@ -143,7 +144,11 @@ mod tests {
     use super::*;
 
     fn runs() -> ToolRuns {
-        ToolRuns::new(Path::new("/var/scratch/w-1/job-2"), Path::new("/var/scratch"), Some(Path::new("/var/store")))
+        ToolRuns::new(
+            Path::new("/var/scratch/w-1/job-2"),
+            Path::new("/var/scratch"),
+            Some(Path::new("/var/store")),
+        )
     }
 
     fn start(runs: &ToolRuns, words: &[&str]) -> u64 {
@@ -161,14 +166,23 @@ mod tests {
     fn a_command_line_is_kept_as_it_was_without_the_places_of_the_machine() {
         let runs = runs();
 
-        let number = start(&runs, &["/usr/bin/ffmpeg", "-i", "file:/var/store/t/run_1/source", "/var/scratch/w-1/job-2/out.mp4"]);
+        let number = start(
+            &runs,
+            &["/usr/bin/ffmpeg", "-i", "file:/var/store/t/run_1/source", "/var/scratch/w-1/job-2/out.mp4"],
+        );
         end(&runs, number, 1, "/var/scratch/w-1/job-2/out.mp4: no space\u{1b}[31m");
 
         let kept = runs.record().unwrap();
         assert_eq!(kept.total, 1);
-        assert_eq!(kept.tools[0].argv, ["/usr/bin/ffmpeg", "-i", "file:{store}/t/run_1/source", "{scratch}/out.mp4"]);
+        assert_eq!(
+            kept.tools[0].argv,
+            ["/usr/bin/ffmpeg", "-i", "file:{store}/t/run_1/source", "{scratch}/out.mp4"]
+        );
         assert_eq!(kept.tools[0].stderr_tail, "{scratch}/out.mp4: no space[31m");
-        assert_eq!(runs.failed_with("/var/scratch/w-1/job-2/out.mp4: no space\u{1b}[31m"), Some((Some(1), None)));
+        assert_eq!(
+            runs.failed_with("/var/scratch/w-1/job-2/out.mp4: no space\u{1b}[31m"),
+            Some((Some(1), None))
+        );
         assert_eq!(runs.failed_with("something else"), None);
     }
 

@@ -27,7 +27,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("files::playlists_of_a_film_only_grow", playlists_of_a_film_only_grow),
         trial("files::a_film_is_played_while_it_is_made", a_film_is_played_while_it_is_made),
         trial("files::borrowed_outputs_are_files_too", borrowed_outputs_are_files_too),
-        trial("files::a_signed_address_opens_one_run_for_a_while", a_signed_address_opens_one_run_for_a_while),
+        trial(
+            "files::a_signed_address_opens_one_run_for_a_while",
+            a_signed_address_opens_one_run_for_a_while,
+        ),
     ]
 }
 
@@ -141,7 +144,8 @@ async fn a_file_comes_whole_and_in_ranges(bucket: Option<S3Server>) {
     }
     let etag = format!("\"{}\"", file.sha256);
     for (of, status) in [(etag.as_str(), 206), ("\"other\"", 200)] {
-        let response = served.get(&path).header("Range", "bytes=0-3").header("If-Range", of).send().await.unwrap();
+        let response =
+            served.get(&path).header("Range", "bytes=0-3").header("If-Range", of).send().await.unwrap();
         assert_eq!(response.status(), status, "{of}");
     }
     for (known, status) in [(etag.as_str(), 304), ("\"a\", \"b\"", 200), ("*", 304)] {
@@ -187,7 +191,10 @@ async fn no_name_leads_out_of_a_run() {
     ] {
         // By hand: a client would tidy the path up.
         let mut socket = tokio::net::TcpStream::connect(served.address).await.unwrap();
-        let request = format!("GET /v1/runs/{id}/files/{name} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", served.address);
+        let request = format!(
+            "GET /v1/runs/{id}/files/{name} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
+            served.address
+        );
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         socket.read_to_string(&mut answer).await.unwrap();
@@ -224,7 +231,11 @@ async fn playlists_of_a_film_only_grow() {
     let made = create(&served, &body).await;
     let id: RunId = made["id"].as_str().unwrap().parse().unwrap();
     let segments = async || served.queue.records(&id, Some("segment")).await.unwrap();
-    served.until(async || segments().await.len() == 5 && !served.queue.records(&id, Some("sound")).await.unwrap().is_empty()).await;
+    served
+        .until(async || {
+            segments().await.len() == 5 && !served.queue.records(&id, Some("sound")).await.unwrap().is_empty()
+        })
+        .await;
     hold(&served).await;
     let growing = create(&served, &body).await;
     let growing_id: RunId = growing["id"].as_str().unwrap().parse().unwrap();
@@ -244,7 +255,11 @@ async fn playlists_of_a_film_only_grow() {
     for (nth, playable) in [(0, 0), (2, 0), (1, 3), (4, 3), (3, 5)] {
         copy(&made_segments[nth]).await;
         if nth == 2 {
-            assert_eq!(text(&served, &growing, "hls/180p.m3u8").await, None, "without sound nothing is played");
+            assert_eq!(
+                text(&served, &growing, "hls/180p.m3u8").await,
+                None,
+                "without sound nothing is played"
+            );
             for record in served.queue.records(&id, Some("sound")).await.unwrap() {
                 copy(&record).await;
             }
@@ -343,7 +358,8 @@ async fn a_signed_address_opens_one_run_for_a_while() {
     };
     let run: Value = post("/v1/runs", &key, &film(&served, 2)).await.json().await.unwrap();
     let path = format!("/v1/runs/{}", run["id"].as_str().unwrap());
-    let document = async || -> Value { served.get(&path).bearer_auth(&key).send().await.unwrap().json().await.unwrap() };
+    let document =
+        async || -> Value { served.get(&path).bearer_auth(&key).send().await.unwrap().json().await.unwrap() };
     served.until(async || !document().await["finished_at"].is_null()).await;
 
     let signed = post(&format!("{path}/playback"), &key, &json!({ "expires_in_s": 600 })).await;
@@ -355,7 +371,9 @@ async fn a_signed_address_opens_one_run_for_a_while() {
 
     // Without a key, from any page; and only by that address.
     let nobody = client();
-    let play = async |path: &str| nobody.get(served.url(path)).header("Origin", "https://page.example").send().await.unwrap();
+    let play = async |path: &str| {
+        nobody.get(served.url(path)).header("Origin", "https://page.example").send().await.unwrap()
+    };
     let playlist = play(master).await;
     assert_eq!(playlist.status(), 200);
     assert_eq!(header(&playlist, "access-control-allow-origin"), "*");
@@ -365,7 +383,8 @@ async fn a_signed_address_opens_one_run_for_a_while() {
     let segment = format!("{prefix}hls/{}", uris(&rendition)[0]);
     let part = nobody.get(served.url(&segment)).header("Range", "bytes=0-9").send().await.unwrap();
     assert_eq!((part.status(), part.bytes().await.unwrap().len()), (StatusCode::PARTIAL_CONTENT, 10));
-    let asked = nobody.request(Method::OPTIONS, served.url(&segment)).header("Origin", "https://page.example");
+    let asked =
+        nobody.request(Method::OPTIONS, served.url(&segment)).header("Origin", "https://page.example");
     let allowed = asked.header("Access-Control-Request-Method", "GET").send().await.unwrap();
     assert_eq!(allowed.status(), 204);
     assert!(header(&allowed, "access-control-allow-headers").contains("range"));
@@ -378,7 +397,10 @@ async fn a_signed_address_opens_one_run_for_a_while() {
 
     // Nobody but the owner signs, and nothing but what was signed is taken.
     let theirs = post(&format!("{path}/playback"), &foreign, &json!({})).await;
-    assert_eq!((theirs.status().as_u16(), problem(theirs).await["detail"].clone()), (404, json!("there is no such run")));
+    assert_eq!(
+        (theirs.status().as_u16(), problem(theirs).await["detail"].clone()),
+        (404, json!("there is no such run"))
+    );
     for wrong in [json!({ "expires_in_s": 0 }), json!({ "expires_in_s": 604_801 }), json!({ "x": 1 })] {
         assert_eq!(post(&format!("{path}/playback"), &key, &wrong).await.status(), 400, "{wrong}");
     }
@@ -399,7 +421,8 @@ async fn a_signed_address_opens_one_run_for_a_while() {
     assert_eq!(problem(known).await["detail"], "the file is not in the store any more");
     second.stop().await;
 
-    let short: Value = post(&format!("{path}/playback"), &key, &json!({ "expires_in_s": 1 })).await.json().await.unwrap();
+    let short: Value =
+        post(&format!("{path}/playback"), &key, &json!({ "expires_in_s": 1 })).await.json().await.unwrap();
     let short = short["master_url"].as_str().unwrap();
     served.until(async || play(short).await.status() == 410).await;
     assert_eq!(problem(play(short).await).await["code"], "expired");

@@ -14,6 +14,7 @@ mod events;
 mod health;
 mod metrics;
 mod files;
+mod looks;
 mod operations;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
@@ -25,6 +26,7 @@ mod runs;
 mod s3_server;
 mod support;
 mod transcode;
+mod sweep;
 mod uploads;
 mod webhooks;
 
@@ -50,8 +52,10 @@ fn main() -> ExitCode {
         health::trials(),
         metrics::trials(),
         files::trials(),
+        looks::trials(),
         operations::trials(),
         requests::trials(),
+        sweep::trials(),
         runs::trials(),
         transcode::trials(),
         uploads::trials(),

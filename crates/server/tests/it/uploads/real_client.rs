@@ -27,7 +27,7 @@ async fn tus_js_client_is_cut_and_goes_on() {
     let served = Served::start().await;
     let file = served.file("film.mp4");
     // Large enough not to be in the buffers of the line when it breaks.
-    let picture = "testsrc2=size=640x360:rate=25:duration=4";
+    let picture = "testsrc2=size=640x360:rate=25:duration=4,noise=alls=20:allf=t";
     clips::ffmpeg(
         &["-f", "lavfi", "-i", picture, "-c:v", "libx264", "-preset", "ultrafast", "-qp", "1"],
         &file,
