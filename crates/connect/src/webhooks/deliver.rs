@@ -96,6 +96,7 @@ impl Kind for DeliverWebhook {
             Destination::Known { url, secrets } => (url, secrets),
             Destination::Skipped(why) => {
                 log.skipped = Some(why.to_owned());
+                count("skipped");
                 return Ok(log.to_json());
             }
         };
@@ -118,6 +119,12 @@ impl Kind for DeliverWebhook {
         }
         log.add(job.fence, tried);
         let outcome = self.settle(&message, job, &mut log, sent).await;
+        count(match &outcome {
+            Ok(()) => "delivered",
+            Err(Failure::Retry(_)) => "failed",
+            Err(Failure::ForGood(_)) => "given_up",
+            Err(Failure::Snooze(_)) => "deferred",
+        });
         if outcome.is_err() {
             context.save(log.to_json());
             // Only the log would be poorer.
@@ -266,6 +273,10 @@ impl DeliverWebhook {
             tracing::debug!(%error, "the pace of an endpoint could not be lowered");
         }
     }
+}
+
+fn count(outcome: &'static str) {
+    metrics::counter!("telecine_webhook_deliveries_total", "outcome" => outcome).increment(1);
 }
 
 /// A second, two, four, …
