@@ -205,8 +205,9 @@ impl Work<'_> {
 
     /// How much sound should come out, where the container knows: some guess it from the bit rate.
     fn wanted_us(&self) -> Option<u64> {
-        let guesses = matches!(self.probe.format, Format::Mp3 | Format::Adts | Format::MpegTs | Format::Avi);
-        let said_us = self.stream.duration_us.or(self.probe.duration_us).filter(|_| !guesses)?;
+        let guesses = matches!(self.probe.format, Format::MpegTs | Format::Avi);
+        let whole_us = self.probe.duration_us.filter(|_| !self.probe.format.guesses_length());
+        let said_us = self.stream.duration_us.or(whole_us).filter(|_| !guesses)?;
         let trim = self.spec.trim;
         let until_us = trim.end_ms.map_or(said_us, |end_ms| said_us.min(end_ms.saturating_mul(1000)));
         Some(until_us.saturating_sub(trim.start_ms.saturating_mul(1000)))

@@ -88,7 +88,7 @@ pub use sniff::{Class, Format, SNIFF_BYTES, sniff, sniff_file};
 pub use soundtrack::{Channels, Soundtrack, SoundtrackSpec, make_soundtrack};
 pub use tool::{
     Activity, Confinement, Finished, Input, Output, Program, Progress, Rules, Running, TOOL_MEMORY_BYTES,
-    Tool, ToolLimits, Toolbox, UserProgram,
+    Tool, ToolEnded, ToolHistory, ToolLimits, ToolStarted, Toolbox, UserProgram,
 };
 pub use verify::{
     MadeRendition, Promise, PromisedRung, PromisedSound, SegmentHashes, Verified, VerifiedFile,

@@ -31,6 +31,7 @@ pub use colour::{Colour, ColourPath, Matrix, Primaries, Transfer};
 pub(crate) use command::CLOCK_STREAMS;
 pub use command::{DecodeInputs, DecodeSpan};
 pub use delivery::{Delivery, copy_obstacle};
+pub(crate) use encoder::trial_args;
 pub use encoder::{EncoderPlan, HARDWARE_ENCODERS};
 pub use grid::{Grid, SegmentRange};
 pub use ladder::Rung;

@@ -30,7 +30,8 @@ pub(crate) const TIME_MAX_US: i64 = 1_000 * 86_400 * 1_000_000;
 pub struct Probe {
     pub format: Format,
     pub file_bytes: u64,
-    /// As the container says, or else the longest stream; `None` where nobody says.
+    /// As the container says, or else the longest stream; `None` where nobody says. Of MP3 and ADTS it is a guess until
+    /// [`crate::with_measured_length`] has read them.
     pub duration_us: Option<u64>,
     /// Where the earliest stream begins.
     pub start_us: i64,

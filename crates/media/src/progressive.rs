@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{At, InputProblem, MediaError, Result};
+use crate::fresh;
 use crate::isobmff::{IsobmffError, mp4_summary, read_init, read_segment};
 use crate::limits::Limits;
 use crate::probe::{Probe, file_url, input_args};
@@ -70,7 +71,7 @@ pub async fn progressive_from_segments(
         std::iter::once((video, "video.list")).chain(audio.map(|audio| (audio, "audio.list")))
     {
         let list = absolute(folder, name)?;
-        write_list(&list, rendition).await?;
+        write_list(&list, rendition)?;
         tool = readable(tool, rendition)
             .args(["-protocol_whitelist", "file,concatf", "-format_whitelist", "mov", "-f", "mov", "-i"])
             .arg(format!("concatf:{}", list.display()));
@@ -205,7 +206,7 @@ impl Progressive {
 
 /// The list that FFmpeg's `concatf` reads (5.1 and since): as bytes, the init segment and then every segment. Names of
 /// thousands of segments would not fit into an argument.
-async fn write_list(list: &Path, rendition: &MadeRendition) -> Result<()> {
+fn write_list(list: &Path, rendition: &MadeRendition) -> Result<()> {
     let mut text = String::new();
     for path in std::iter::once(&rendition.init).chain(&rendition.segments) {
         let path = std::path::absolute(path)
@@ -215,9 +216,8 @@ async fn write_list(list: &Path, rendition: &MadeRendition) -> Result<()> {
         };
         let _ = writeln!(text, "file:{}", escaped(path));
     }
-    tokio::fs::write(list, text)
-        .await
-        .map_err(|error| MediaError::io(STEP, "a list cannot be written", &error))
+    // Of a few kilobytes, into a folder where a tool may have left a link of that name.
+    fresh::write(list, text).map_err(|error| MediaError::io(STEP, "a list cannot be written", &error))
 }
 
 /// White space ends a name for `concatf`, and quotes and backslashes mean something.

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::ending::require_whole;
 use crate::error::{At, InputProblem, MediaError, Result};
-use crate::isobmff::{Track, mp4_summary};
+use crate::isobmff::Track;
 use crate::limits::Limits;
 use crate::plan::copy_obstacle;
 use crate::playlist::SegmentFact;
@@ -278,11 +279,15 @@ impl RemuxSpec<'_> {
         if index == self.video_index() && self.is_h265() { &["-tag:v", "hvc1"] } else { &[] }
     }
 
+    /// It was when it was probed; but files may be cut after that, and FFmpeg copies what is left.
     async fn require_whole(&self) -> Result<()> {
-        match self.probe.format {
-            Format::Mp4 | Format::M4a => mp4_summary(self.source).await?.require_whole(),
-            _ => Ok(()),
+        let cannot = |error: std::io::Error| MediaError::io(STEP, "the input cannot be read", &error);
+        let left = tokio::fs::metadata(self.source).await.map_err(cannot)?.len();
+        if left < self.probe.file_bytes {
+            let what = format!("{left} bytes are left of the {} that were probed", self.probe.file_bytes);
+            return Err(MediaError::bad_input(InputProblem::Truncated, At::new(STEP, what)));
         }
+        require_whole(self.source, self.probe.format, STEP).await
     }
 
     fn require_end(&self, made_us: u64) -> Result<()> {

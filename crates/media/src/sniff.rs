@@ -108,6 +108,12 @@ impl Format {
         matches!(self, Self::MpegTs | Self::Ogg)
     }
 
+    /// Frames of sound and nothing else. What FFmpeg tells of their length is a guess from the bit rate of the first ones,
+    /// of 20 s of silence and noise in ADTS for instance 345 s; only reading all of them tells it.
+    pub(crate) fn guesses_length(self) -> bool {
+        matches!(self, Self::Mp3 | Self::Adts)
+    }
+
     pub fn class(self) -> Class {
         match self {
             Self::Mp4 | Self::Matroska | Self::Webm | Self::Avi | Self::MpegTs | Self::Flv | Self::Ogg => {

@@ -175,8 +175,9 @@ impl SoundtrackSpec<'_> {
     /// A program that meets the end of a cut file calls it success; only the count tells.
     fn require_all(&self, decoded_us: u64) -> Result<()> {
         let Some(audio) = self.probe.audio() else { return Ok(()) };
-        // The file's own length is that of its sound where there is nothing else.
-        let whole_us = || self.probe.duration_us.filter(|_| self.probe.video().is_none());
+        // The file's own length is that of its sound where there is nothing else and it is no guess.
+        let is_told = self.probe.video().is_none() && !self.probe.format.guesses_length();
+        let whole_us = || self.probe.duration_us.filter(|_| is_told);
         let Some(duration_us) = audio.duration_us.or_else(whole_us) else { return Ok(()) };
         // From the film's zero to the end that the stream claims, and no further than the film.
         let late_us = audio.start_us.saturating_sub(self.probe.start_us);

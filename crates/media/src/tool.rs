@@ -8,6 +8,7 @@
 mod classify;
 mod confinement;
 mod group;
+mod history;
 mod log;
 mod path_text;
 mod progress;
@@ -32,6 +33,7 @@ use crate::error::{At, MediaError, Result};
 
 pub use confinement::{Confinement, Rules, UserProgram};
 pub(crate) use group::{CPU_GRACE_SECONDS, memory_limits};
+pub use history::{ToolEnded, ToolHistory, ToolStarted};
 pub(crate) use log::{LogLine, LogReader, complains_of_input};
 pub use progress::Progress;
 pub use running::{Activity, Finished, Running};
@@ -60,6 +62,7 @@ pub struct Toolbox {
     vips_helper: Option<PathBuf>,
     confinement: Confinement,
     memory_bytes: u64,
+    history: Option<Arc<dyn ToolHistory>>,
 }
 
 /// One command line, its pipes and its limits.
@@ -81,6 +84,7 @@ pub struct Tool {
     memory_bytes: u64,
     confinement: Confinement,
     user_program: Option<UserProgram>,
+    history: Option<Arc<dyn ToolHistory>>,
 }
 
 /// Whose program it is.
@@ -161,6 +165,7 @@ impl Toolbox {
             vips_helper: find_beside_us(Program::VipsHelper.name()).or_else(|| find(Program::VipsHelper)),
             confinement,
             memory_bytes: TOOL_MEMORY_BYTES,
+            history: None,
         }
     }
 
@@ -180,6 +185,12 @@ impl Toolbox {
     /// kernel, and ends as `out_of_memory`.
     pub fn with_memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = memory_bytes;
+        self
+    }
+
+    /// Tells somebody of every program that is started with it.
+    pub fn remembered_by(mut self, history: Arc<dyn ToolHistory>) -> Self {
+        self.history = Some(history);
         self
     }
 
@@ -236,6 +247,7 @@ impl Toolbox {
             memory_bytes: self.memory_bytes,
             confinement: self.confinement.clone(),
             user_program: None,
+            history: self.history.clone(),
         }
     }
 
@@ -382,14 +394,23 @@ impl Tool {
             user_program: self.user_program.clone(),
         };
         let mut command = self.confinement.command(&rules, &self.step)?;
-        if matches!(self.stdout, Output::Progress) {
-            command.args(["-progress", "pipe:1"]);
-        } else if self.progress_on_stderr {
-            command.args(["-progress", "pipe:2"]);
-        }
-        command.args(&self.args).env_clear().envs(environment).process_group(0);
+        command.args(self.all_args()).env_clear().envs(environment).process_group(0);
         command.current_dir(self.scratch.as_deref().unwrap_or(Path::new("/")));
         Ok(command)
+    }
+
+    /// As the program sees them.
+    fn all_args(&self) -> impl Iterator<Item = &OsStr> {
+        let progress: &[&str] = match &self.stdout {
+            Output::Progress => &["-progress", "pipe:1"],
+            _ if self.progress_on_stderr => &["-progress", "pipe:2"],
+            _ => &[],
+        };
+        progress.iter().map(OsStr::new).chain(self.args.iter().map(OsString::as_os_str))
+    }
+
+    fn argv(&self) -> Vec<OsString> {
+        std::iter::once(self.path.as_os_str()).chain(self.all_args()).map(OsStr::to_owned).collect()
     }
 
     fn memory_bytes(&self) -> u64 {

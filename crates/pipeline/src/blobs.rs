@@ -32,7 +32,7 @@ use crate::figures;
 use bucket::Bucket;
 use folder::Folder;
 
-pub use bucket::{StoreOptions, content_type};
+pub use bucket::StoreOptions;
 pub use error::StoreError;
 pub(crate) use folder::open_regular;
 pub(crate) use hash::{hash_bytes, hash_file, hash_opened, hex};
@@ -129,6 +129,11 @@ impl Blobs {
                 bucket.refuses_to_overwrite().await.map(drop)
             }
         }
+    }
+
+    /// Whether blobs are files of this machine.
+    pub(crate) fn is_folder(&self) -> bool {
+        matches!(&*self.place, Place::Folder(_))
     }
 
     /// The file of a blob, where the store is a folder.
@@ -339,6 +344,22 @@ impl Blobs {
         found
             .map(move |meta| meta.map(|meta| this.meta(&meta)).map_err(|error| StoreError::of(&of, &error)))
             .boxed()
+    }
+
+    /// Names of the folders directly below a prefix, behind one of them, in the order of `name/`, as many as asked for.
+    pub(crate) async fn folders(
+        &self,
+        below: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        match &*self.place {
+            Place::Bucket(bucket) => bucket.folders(below, after, limit).await,
+            Place::Folder(folder) => {
+                let listed = folder.folders(self.path(below)?.as_ref(), after, limit);
+                listed.map_err(|error| StoreError::of_io(below, &error))
+            }
+        }
     }
 
     pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {

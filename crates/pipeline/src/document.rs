@@ -13,9 +13,9 @@ use telecine_queue::{
     Job, JobFilter, JobState, Page, Queue, QueueError, Record, Run, RunId, RunState, Timestamp,
 };
 
+use crate::lifetime::is_deleted;
 use crate::records::{
-    FailureRecord, InputRecord, LIFETIME, LifetimeRecord, OutputRecord, RunRecord, StoredFile, WarningRecord,
-    parse_as, read_versioned, with_pages,
+    FailureRecord, InputRecord, OutputRecord, RunRecord, StoredFile, WarningRecord, parse_as, with_pages,
 };
 use crate::submission::RunMeta;
 
@@ -182,8 +182,7 @@ pub(crate) async fn is_forgotten(queue: &dyn Queue, run: &Run) -> Result<bool, Q
     if run.finished_at.is_none() {
         return Ok(false);
     }
-    let (_, lifetime) = read_versioned::<LifetimeRecord>(queue, &run.id, LIFETIME).await?;
-    Ok(lifetime.is_some_and(|lifetime| lifetime.has_ended))
+    is_deleted(queue, &run.id).await
 }
 
 /// The document of a run that was read just now. What its jobs say of segments and programs is not read: of a long film
@@ -366,7 +365,11 @@ impl Facts {
             return Ok(None);
         }
         let failed = self.jobs.iter().filter(|job| job.required && job.state == JobState::Failed);
-        failed.min_by_key(|job| (job.finished_at, job.id)).map(|job| self.why(job)).transpose()
+        if let Some(first) = failed.min_by_key(|job| (job.finished_at, job.id)) {
+            return self.why(first).map(Some);
+        }
+        // Its jobs are history; what they left of their failures is not.
+        Ok(self.all::<FailureRecord>()?.into_iter().next().map(ErrorShown::from))
     }
 
     /// Why a job failed, with what its last attempt left of it.
@@ -377,19 +380,25 @@ impl Facts {
         let told = job.error.clone();
         Ok(match (details, told) {
             // What the queue says is newer: the worker died, or ran out of time, after the failure that it told of.
-            (Some(failure), Some(told)) if told.code == failure.code => ErrorShown {
-                code: failure.code,
-                message: failure.message,
-                step: failure.step,
-                retryable: failure.retryable,
-                attempt: failure.attempt,
-                exit_code: failure.exit_code,
-                signal: failure.signal,
-                stderr_tail: failure.stderr_tail,
-                hint: failure.hint,
-            },
+            (Some(failure), Some(told)) if told.code == failure.code => failure.into(),
             (_, told) => ErrorShown::of_queue(job, told),
         })
+    }
+}
+
+impl From<FailureRecord> for ErrorShown {
+    fn from(failure: FailureRecord) -> Self {
+        Self {
+            code: failure.code,
+            message: failure.message,
+            step: failure.step,
+            retryable: failure.retryable,
+            attempt: failure.attempt,
+            exit_code: failure.exit_code,
+            signal: failure.signal,
+            stderr_tail: failure.stderr_tail,
+            hint: failure.hint,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use telecine_media::MediaError;
 use telecine_queue::{Failure, Job, JobContext, JobError, QueueError};
 
 use crate::blobs::{FetchError, StoreError};
+use crate::log::ToolRuns;
 use crate::planned::{CannotPlan, Obstacle};
 use crate::records::{FailureRecord, record};
 
@@ -41,6 +42,13 @@ impl Failed {
 
     /// Keeps the details with the run and says to the queue what becomes of the job.
     pub(crate) fn settle(self, job: &Job, context: &JobContext) -> Failure {
+        self.settle_after(None, job, context)
+    }
+
+    /// The same after an attempt that started programs: one of them may be the reason.
+    pub(crate) fn settle_after(self, tools: Option<&ToolRuns>, job: &Job, context: &JobContext) -> Failure {
+        let ended = tools.and_then(|tools| tools.failed_with(&self.stderr_tail));
+        let (exit_code, signal) = ended.unwrap_or_default();
         let step = job.step.clone().unwrap_or_else(|| job.kind.clone());
         // Servers and files have a say in it.
         let message = printable(&self.message);
@@ -54,8 +62,8 @@ impl Failed {
             stderr_tail: printable(&self.stderr_tail),
             retryable,
             attempt: job.attempt,
-            exit_code: None,
-            signal: None,
+            exit_code,
+            signal,
         };
         context.record(record(job.id.to_string(), &details));
         if retryable { Failure::Retry(error) } else { Failure::ForGood(error) }
@@ -63,7 +71,7 @@ impl Failed {
 }
 
 /// Postgres stores no NUL, and a terminal should obey nobody's escape sequences.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
@@ -125,9 +133,36 @@ impl From<FetchError> for Failed {
     }
 }
 
+/// Another try helps where the database was away or somebody was faster; what it refuses, it refuses again.
 impl From<QueueError> for Failed {
     fn from(error: QueueError) -> Self {
-        Self::for_now("database_unavailable", error.to_string(), "check the database")
+        let message = error.to_string();
+        let (code, hint) = match error {
+            QueueError::Unavailable { .. } => {
+                return Self::for_now("database_unavailable", message, "check the database");
+            }
+            QueueError::Full { .. } => {
+                return Self::for_now("database_full", message, "free some space on the database's disk");
+            }
+            QueueError::Stale { .. } => {
+                return Self::for_now("record_conflict", message, "it is tried again by itself");
+            }
+            QueueError::WorkerGone => {
+                return Self::for_now("worker_lost", message, "it is tried again by itself");
+            }
+            QueueError::KeyReused { .. } => ("key_reused", "use another idempotency key"),
+            QueueError::NotFound(_) => ("job_not_found", "see `telecine jobs ls`"),
+            QueueError::WrongState { .. } => ("job_wrong_state", "see `telecine jobs show`"),
+            QueueError::NoSuchRun(_) => ("run_not_found", "see `telecine runs ls`"),
+            QueueError::WrongRunState { .. } => ("run_wrong_state", "see `telecine runs show`"),
+            QueueError::Unsuitable { .. } => ("database_unsuitable", "see `telecine doctor`"),
+            QueueError::Schema { .. } => {
+                ("database_schema", "run `telecine migrate`, or upgrade this program")
+            }
+            QueueError::Invalid { .. } => ("invalid_request", "report it with the log of the worker"),
+            QueueError::Unexpected { .. } => return Self::unexpected(message),
+        };
+        Self::for_good(code, message, hint)
     }
 }
 
@@ -140,5 +175,28 @@ pub(crate) fn scratch_failed(what: &str, error: &std::io::Error) -> Failed {
             Failed::for_now("disk_full", message, "free some space in the scratch folder")
         }
         _ => Failed::for_now("io_failed", message, "check the scratch folder and its permissions"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_database_refuses_is_not_tried_again() {
+        let reason = || "why".to_owned();
+        for (error, code, retryable) in [
+            (QueueError::Unavailable { reason: reason() }, "database_unavailable", true),
+            (QueueError::Full { reason: reason() }, "database_full", true),
+            (QueueError::Stale { key: reason(), expected: 1, found: 2 }, "record_conflict", true),
+            (QueueError::Invalid { reason: reason() }, "invalid_request", false),
+            (QueueError::NoSuchRun(telecine_queue::RunId::new()), "run_not_found", false),
+            (QueueError::Unexpected { reason: reason() }, "unexpected", false),
+        ] {
+            let failed = Failed::from(error);
+
+            assert_eq!((failed.code.as_str(), failed.retryable), (code, retryable));
+            assert!(!failed.hint.is_empty());
+        }
     }
 }

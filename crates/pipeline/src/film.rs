@@ -35,15 +35,12 @@ pub(crate) struct Film {
 pub(crate) struct LocalFilm {
     pub(crate) rungs: Vec<MadeRendition>,
     pub(crate) sound: Option<MadeRendition>,
-    /// Where each file lies in its step's folder.
-    paths: BTreeMap<PathBuf, String>,
+    /// What each file is.
+    stored: BTreeMap<PathBuf, StoredFile>,
 }
 
 /// The stored segments of a film, by number.
-pub(crate) async fn stored_segments(
-    attempt: &Attempt<'_>,
-    step: &str,
-) -> Attempted<BTreeMap<u32, SegmentRecord>> {
+async fn stored_segments(attempt: &Attempt<'_>, step: &str) -> Attempted<BTreeMap<u32, SegmentRecord>> {
     let all = read_all::<SegmentRecord>(&*attempt.shop.queue, attempt.run).await?;
     let of_step = all.into_iter().map(|(_, record)| record).filter(|record| record.step == step);
     Ok(of_step.map(|record| (record.segment, record)).collect())
@@ -146,7 +143,8 @@ impl Film {
         by_key.into_values().cloned().collect()
     }
 
-    /// Brings every file to this machine, where the store is elsewhere, and checks that it still has its bytes.
+    /// Brings every file to this machine, where the store is elsewhere. What came from there has the bytes that were stored;
+    /// whether what lies here still has them, only [`Film::verify`] knows, who reads it.
     pub(crate) async fn localise(&self, attempt: &Attempt<'_>) -> Attempted<LocalFilm> {
         let folder = attempt.subfolder("film")?;
         let fetched = stream::iter(self.files().into_iter().enumerate().map(|(number, file)| {
@@ -178,7 +176,7 @@ impl Film {
         Ok(LocalFilm {
             rungs: self.rung_names().iter().map(rung).collect(),
             sound: self.sound.as_ref().map(sound),
-            paths: local.iter().map(|(path, file)| (path.clone(), file.path.clone())).collect(),
+            stored: local.into_iter().collect(),
         })
     }
 
@@ -209,9 +207,18 @@ impl Film {
         let (_, source) = attempt.input().await?;
         // Only sources with atoms have one.
         let summary = mp4_summary(source.path()).await.ok();
-        let toolbox = &attempt.shop.toolbox;
-        Ok(verify(toolbox, &promise, &local.rungs, local.sound.as_ref(), summary.as_ref(), &attempt.cancel)
-            .await?)
+        let toolbox = &attempt.toolbox;
+        let sound = local.sound.as_ref();
+        match verify(toolbox, &promise, &local.rungs, sound, summary.as_ref(), &attempt.cancel).await {
+            Ok(verified) => Ok(verified),
+            Err(error) => {
+                // Files that lie here were not read before.
+                if attempt.shop.blobs.is_folder() {
+                    local.require_unchanged(attempt).await?;
+                }
+                Err(error.into())
+            }
+        }
     }
 }
 
@@ -243,7 +250,17 @@ impl Film {
 impl LocalFilm {
     /// Where a file lies in its step's folder.
     pub(crate) fn path_of(&self, file: &Path) -> String {
-        self.paths.get(file).cloned().unwrap_or_default()
+        self.stored.get(file).map(|file| file.path.clone()).unwrap_or_default()
+    }
+
+    /// Reads every file: one that has other bytes than were stored is removed.
+    async fn require_unchanged(&self, attempt: &Attempt<'_>) -> Attempted<()> {
+        for (path, file) in &self.stored {
+            if hash_file(path).await?.0 != file.sha256 {
+                return Err(damaged(attempt, file).await?);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -252,24 +269,26 @@ fn hashes(file: &StoredFile, init: &StoredFile) -> SegmentHashes {
 }
 
 async fn localised(attempt: &Attempt<'_>, file: &StoredFile, copy: PathBuf) -> Attempted<PathBuf> {
-    let (path, sha256) = match attempt.shop.blobs.local_path(&file.key) {
-        Some(path) if !path.exists() => return Err(StoreError::NotFound { key: file.key.clone() }.into()),
+    let blobs = &attempt.shop.blobs;
+    let (path, is_same) = match blobs.local_path(&file.key) {
         Some(path) => {
-            let (sha256, _) = hash_file(&path).await?;
-            (path, sha256)
+            let found = blobs.head(&file.key).await?;
+            let found = found.ok_or_else(|| StoreError::NotFound { key: file.key.clone() })?;
+            (path, found.bytes == file.bytes)
         }
         None => {
-            let fetched = attempt.shop.blobs.fetch(&file.key, &copy).await?;
-            (copy, fetched.sha256)
+            let fetched = blobs.fetch(&file.key, &copy).await?;
+            (copy, fetched.sha256 == file.sha256)
         }
     };
-    if sha256 == file.sha256 {
-        return Ok(path);
-    }
-    // So that a retry makes it again instead of finding it.
+    if is_same { Ok(path) } else { Err(damaged(attempt, file).await?) }
+}
+
+/// Removes a file with other bytes than were stored, so that a retry makes it again instead of finding it.
+async fn damaged(attempt: &Attempt<'_>, file: &StoredFile) -> Attempted<Failed> {
     attempt.shop.blobs.delete(&file.key).await?;
     let message = format!("{} has other bytes than were stored", file.key);
-    Err(Failed::for_good(
+    Ok(Failed::for_good(
         "verification_failed",
         message,
         "check the store's disks, then retry the step that made it: `telecine runs retry RUN --step STEP`",

@@ -10,6 +10,8 @@
 
 mod cost;
 
+pub(crate) use cost::film_bytes;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};

@@ -10,6 +10,10 @@
 
 use telecine_queue::RunId;
 
+use crate::blobs::{hash_bytes, hex};
+
+/// Bytes of a tenant's folder. File systems allow 255 in a name.
+const LONGEST: usize = 200;
 /// The nameless tenant's folder. No tenant can be called so: a name in a key begins with a letter or a digit.
 const NAMELESS: &str = "_";
 const CACHE: &str = "_cache";
@@ -33,6 +37,16 @@ pub fn upload(tenant: &str, id: &str) -> Option<String> {
     let is_id = (1..=64).contains(&id.len())
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
     is_id.then(|| format!("{UPLOADS}/{}/{id}", tenant_folder(tenant)))
+}
+
+/// Says that a forgotten run's outputs are to stay.
+pub(crate) fn kept(tenant: &str, run: &RunId) -> String {
+    kept_below(&of_run(tenant, run))
+}
+
+/// Of a run that only its folder still tells of.
+pub(crate) fn kept_below(folder: &str) -> String {
+    format!("{folder}/_kept.json")
 }
 
 /// A [`crate::CompletedUpload`] as JSON.
@@ -60,15 +74,23 @@ pub(crate) fn cache(tenant: &str, work: &str) -> String {
     format!("{CACHE}/{}/{work}.json", tenant_folder(tenant))
 }
 
-/// A tenant's name as one part of a key: what could be read as more than that is spelled out in hexadecimal digits.
+/// Whether runs of a tenant lie in a folder of that name: those of ours that are no tenant's begin with a line, too.
+pub(crate) fn is_tenant_folder(name: &str) -> bool {
+    name == NAMELESS || !name.starts_with('_')
+}
+
+/// A tenant's name as one part of a key: what could be read as more than that is spelled out in hexadecimal digits, and
+/// stands for itself by its hash where that would be longer than a folder's name may be.
 fn tenant_folder(tenant: &str) -> String {
     let is_plain = tenant.starts_with(|first: char| first.is_ascii_alphanumeric())
         && tenant.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-        && !tenant.starts_with("x-");
+        && !tenant.starts_with("x-")
+        && !tenant.starts_with("h-");
     match tenant {
         "" => NAMELESS.to_owned(),
-        _ if is_plain => tenant.to_owned(),
-        _ => format!("x-{}", tenant.bytes().map(|byte| format!("{byte:02x}")).collect::<String>()),
+        _ if is_plain && tenant.len() <= LONGEST => tenant.to_owned(),
+        _ if 2 * tenant.len() <= LONGEST => format!("x-{}", hex(tenant.as_bytes())),
+        _ => format!("h-{}", hash_bytes(tenant.as_bytes())),
     }
 }
 
@@ -87,10 +109,14 @@ mod tests {
 
     #[test]
     fn a_tenant_is_one_part_of_a_key_whatever_it_is_called() {
-        let folders: Vec<String> = ["", "acme", "..", "a/b", "x-61", "_", "é"].map(tenant_folder).into();
+        let (plain, odd) = ("a".repeat(201), "/".repeat(120));
+        let short = hash_bytes(odd.as_bytes());
+        let names = ["", "acme", "..", "a/b", "x-61", "_", "é", &plain, &odd, &format!("h-{short}")];
+        let folders: Vec<String> = names.map(tenant_folder).into();
 
         assert_eq!(folders[..2], ["_", "acme"]);
-        assert!(folders[2..].iter().all(|folder| folder.starts_with("x-") && !folder.contains('/')));
+        assert!(folders.iter().all(|folder| !folder.contains('/') && folder.len() <= LONGEST + 2));
+        assert!(folders[2..].iter().all(|folder| folder.starts_with("x-") || folder.starts_with("h-")));
         let different: std::collections::BTreeSet<_> = folders.iter().collect();
         assert_eq!(different.len(), folders.len());
     }

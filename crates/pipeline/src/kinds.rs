@@ -25,12 +25,14 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use telecine_media::{ToolHistory, Toolbox};
 use telecine_queue::{Failure, Job, JobContext, Kind, Kinds, RunId};
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::hash_file;
 use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::keys;
+use crate::log::ToolRuns;
 use crate::records::{INPUT, InputRecord, RunRecord, SourceAt, StoredFile, pages_of, read};
 use crate::scratch::JobFolder;
 use crate::source::Source;
@@ -41,6 +43,7 @@ pub(crate) use encode_range::RangePayload;
 pub use exec::NoProgram;
 pub(crate) use exec::find_program;
 pub use sweep::schedule_sweeps;
+pub(crate) use sweep::sign_in;
 
 pub const INGEST: &str = "ingest";
 pub(crate) const ENCODE_RANGE: &str = "encode_range";
@@ -110,6 +113,8 @@ pub(crate) trait Work: Send + Sync + 'static {
 /// One attempt of one job of a run.
 pub(crate) struct Attempt<'a> {
     pub(crate) shop: &'a Workshop,
+    /// The workshop's, with a history of what this attempt starts.
+    pub(crate) toolbox: Toolbox,
     pub(crate) job: &'a Job,
     pub(crate) context: &'a JobContext,
     pub(crate) run: &'a RunId,
@@ -233,20 +238,33 @@ impl<W: Work> Kind for OfShop<W> {
     }
 
     async fn run(&self, job: &Job, context: &JobContext) -> Result<Value, Failure> {
-        let attempted = self.attempt(job, context).await;
-        attempted.map_err(|failed| failed.settle(job, context))
+        let run = job.run.as_ref().ok_or_else(|| Failed::unexpected("the job belongs to no run"));
+        let run = run.map_err(|failed| failed.settle(job, context))?;
+        let folder =
+            self.shop.scratch.job().map_err(|error| {
+                scratch_failed("no scratch folder can be made", &error).settle(job, context)
+            })?;
+        let tools = Arc::new(self.shop.history_for(&folder));
+        let attempted = self.attempt(job, context, run, folder, &tools).await;
+        if let Some(started) = tools.record() {
+            pages_of(job.id.to_string(), &started).into_iter().for_each(|page| context.record(page));
+        }
+        attempted.map_err(|failed| failed.settle_after(Some(&tools), job, context))
     }
 }
 
 impl<W: Work> OfShop<W> {
-    async fn attempt(&self, job: &Job, context: &JobContext) -> Attempted<Value> {
-        let run = job.run.as_ref().ok_or_else(|| Failed::unexpected("the job belongs to no run"))?;
-        let folder = self
-            .shop
-            .scratch
-            .job()
-            .map_err(|error| scratch_failed("no scratch folder can be made", &error))?;
-        let attempt = Attempt { shop: &self.shop, job, context, run, cancel: context.stopping(), folder };
+    async fn attempt(
+        &self,
+        job: &Job,
+        context: &JobContext,
+        run: &RunId,
+        folder: JobFolder,
+        tools: &Arc<ToolRuns>,
+    ) -> Attempted<Value> {
+        let toolbox = self.shop.toolbox.clone().remembered_by(Arc::clone(tools) as Arc<dyn ToolHistory>);
+        let attempt =
+            Attempt { shop: &self.shop, toolbox, job, context, run, cancel: context.stopping(), folder };
         self.work.attempt(&attempt).await
     }
 }

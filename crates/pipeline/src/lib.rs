@@ -30,21 +30,24 @@ mod graph;
 mod input;
 pub mod keys;
 pub mod kinds;
+mod lifetime;
 mod live;
+mod log;
 mod nearest;
+mod outlook;
 pub mod outside;
 mod planned;
 mod recipe;
 pub mod records;
 mod request;
+mod retry;
 mod scratch;
 mod shelf;
 mod source;
 mod submission;
 mod workshop;
 
-pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions, content_type};
-pub use cache::{Deleted, delete, forget};
+pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions};
 pub use document::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, RunSummary,
     StepShown, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, progress_of,
@@ -53,16 +56,22 @@ pub use document::{
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
 pub use kinds::NoProgram;
+pub use lifetime::{Deleted, delete, forget, is_deleted};
 pub use live::{LiveFilm, live_film};
+pub use log::{AttemptLog, JobLog, RunLog, run_log};
 pub use nearest::did_you_mean;
+pub use outlook::{
+    CommandOutlook, Estimate, JobsOutlook, Outlook, StepOutlook, look_ahead, prefers_hardware,
+};
 pub use planned::{CannotPlan, Obstacle, Planned, examine};
 pub use recipe::{
-    Does, ExecSpec, Listed, NoRecipe, ParamError, ParamErrors, Recipe, RecipeError, RecipeErrors,
-    RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
+    Does, ExecSpec, Listed, NoRecipe, Param, ParamError, ParamErrors, ParamType, Recipe, RecipeError,
+    RecipeErrors, RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
 pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority};
+pub use retry::retry;
 pub use scratch::{JobFolder, Scratch};
 pub use shelf::{Shelf, live_playlist};
 pub use source::{CacheRoom, PullPatience, is_below};
-pub use submission::{RunMeta, RunWebhook, Submission, Submitted, retry, submit};
+pub use submission::{RunMeta, RunWebhook, Submission, Submitted, submit};
 pub use workshop::Workshop;

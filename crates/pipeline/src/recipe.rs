@@ -8,6 +8,7 @@ mod order;
 mod params;
 mod parse;
 mod registry;
+mod settable;
 mod show;
 mod with;
 
@@ -20,6 +21,7 @@ use telecine_media::{AudioSpec, ImageSpec, PicturesSpec, VideoSpec};
 pub use error::{RecipeError, RecipeErrors};
 pub use params::{ParamError, ParamErrors, parse_params};
 pub use registry::{Listed, NoRecipe, RecipeOrigin, Recipes};
+pub use settable::{Param, ParamType};
 
 /// A recipe whose steps are all known and whose needs can be met.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

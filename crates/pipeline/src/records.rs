@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use telecine_media::{Format, LoudnessMeasure, Plan, Probe, SegmentFact};
-use telecine_queue::{NewRecord, Queue, QueueError, Record, RunId};
+use telecine_queue::{NewRecord, Queue, QueueError, Record, RunId, Timestamp};
 
 use crate::blobs::hash_bytes;
 
@@ -140,6 +140,52 @@ pub struct FailureRecord {
     pub signal: Option<i32>,
 }
 
+/// The programs of a job's last attempt. Under the job's id.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolsRecord {
+    /// How many were started.
+    pub total: u32,
+    /// The first, the last, and those that failed.
+    pub tools: Vec<ToolRun>,
+}
+
+/// A program that was run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ToolRun {
+    /// What it was run for.
+    pub step: String,
+    /// The program and its arguments. Folders of the machine are `{scratch}` and `{store}`.
+    pub argv: Vec<String>,
+    /// Whether it is a program of the operator's own.
+    pub is_of_user: bool,
+    /// Of a program that ended by itself.
+    pub exit_code: Option<i32>,
+    /// That ended it.
+    pub signal: Option<i32>,
+    /// The end of what it wrote, up to 4 KiB.
+    pub stderr_tail: String,
+    /// How long it ran; `None` where the attempt ended before it.
+    pub wall_ms: Option<u64>,
+}
+
+impl ToolRun {
+    pub fn has_failed(&self) -> bool {
+        self.signal.is_some() || self.exit_code.is_some_and(|code| code != 0)
+    }
+}
+
+impl ToolsRecord {
+    /// Without what an operator may have written into a command line.
+    pub(crate) fn for_others(mut self) -> Self {
+        for tool in self.tools.iter_mut().filter(|tool| tool.is_of_user) {
+            tool.argv.truncate(1);
+            tool.argv.push("…".to_owned());
+        }
+        self
+    }
+}
+
 /// Who uses the outputs of a run beside itself. One, under the key [`LIFETIME`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LifetimeRecord {
@@ -153,6 +199,18 @@ pub struct LifetimeRecord {
     /// The blob that says who did this work.
     #[serde(default)]
     pub cache_key: Option<String>,
+    /// When somebody last asked for a retry.
+    #[serde(default)]
+    pub retried_at: Option<Timestamp>,
+    /// Since when a sweep removes what the run publishes nowhere; `None` when none does.
+    #[serde(default)]
+    pub swept_since: Option<Timestamp>,
+    /// Something that the run stored and publishes nowhere was removed: a retry makes it again.
+    #[serde(default)]
+    pub has_lost_blobs: bool,
+    /// When a sweep last left nothing but what the run publishes.
+    #[serde(default)]
+    pub tidied_at: Option<Timestamp>,
 }
 
 /// Whose outputs a run uses. One, under the key [`BORROWED`].
@@ -175,6 +233,7 @@ types! {
     OutputRecord => "output",
     WarningRecord => "warning",
     FailureRecord => "failure",
+    ToolsRecord => "tools",
     LifetimeRecord => "lifetime",
     BorrowedRecord => "borrowed",
 }
@@ -241,21 +300,34 @@ pub async fn read_all<T: RunRecord>(queue: &dyn Queue, run: &RunId) -> Result<Ve
     with_pages(queue, run, records).await?.into_iter().map(parse).collect()
 }
 
-/// Records of a run, whole: pages are read where one of them stands on any.
+/// The documents of one type under these keys, by key; those that nobody wrote are left out.
+pub async fn read_named<T: RunRecord>(
+    queue: &dyn Queue,
+    run: &RunId,
+    keys: &[String],
+) -> Result<Vec<(String, T)>, QueueError> {
+    let records = queue.records_named(run, T::TYPE, keys).await?;
+    with_pages(queue, run, records).await?.into_iter().map(parse).collect()
+}
+
+/// Records of a run, whole: with what stands on pages.
 pub(crate) async fn with_pages(
     queue: &dyn Queue,
     run: &RunId,
     mut records: Vec<Record>,
 ) -> Result<Vec<Record>, QueueError> {
-    if records.iter().any(|record| paged(record).is_some()) {
-        records.extend(queue.records(run, Some(PAGE)).await?);
+    let heads = records.iter().filter_map(paged);
+    let pages: Vec<String> =
+        heads.flat_map(|head| (0..head.pages).map(move |number| page_key(&head.paged, number))).collect();
+    if !pages.is_empty() {
+        records.extend(queue.records_named(run, PAGE, &pages).await?);
     }
     assembled(records)
 }
 
 /// One document; `None` where nobody wrote it.
 pub async fn read<T: RunRecord>(queue: &dyn Queue, run: &RunId, key: &str) -> Result<Option<T>, QueueError> {
-    let found = read_all(queue, run).await?.into_iter().find(|(found, _)| found == key);
+    let found = read_named(queue, run, &[key.to_owned()]).await?.pop();
     Ok(found.map(|(_, document)| document))
 }
 
@@ -294,8 +366,7 @@ pub(crate) async fn read_versioned<T: RunRecord>(
     run: &RunId,
     key: &str,
 ) -> Result<(u64, Option<T>), QueueError> {
-    let records = queue.records(run, Some(T::TYPE)).await?;
-    match records.into_iter().find(|record| record.key == key) {
+    match queue.records_named(run, T::TYPE, &[key.to_owned()]).await?.pop() {
         Some(record) => Ok((record.version, Some(parse_as(record)?))),
         None => Ok((0, None)),
     }

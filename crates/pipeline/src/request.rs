@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use telecine_queue::Timestamp;
-use url::Url;
 
 use crate::failure::Failed;
 use crate::input::Input;
+use crate::outside::Outside;
 use crate::recipe::{NoRecipe, Recipe, Recipes};
 use crate::source::check_input;
 use crate::submission::{RunWebhook, Submission};
@@ -92,6 +92,20 @@ impl RequestFault {
 }
 
 impl RunRequest {
+    /// With nothing asked for but that.
+    pub fn new(recipe: impl Into<String>, input: Input) -> Self {
+        Self {
+            recipe: recipe.into(),
+            input,
+            params: BTreeMap::new(),
+            external_id: None,
+            priority: usual_priority(),
+            run_at: None,
+            webhook: None,
+            metadata: Map::new(),
+        }
+    }
+
     /// What an idempotency key stands for. Two requests that mean the same have the same.
     pub fn canonical(&self) -> Value {
         serde_json::to_value(self).expect("a request is plain data")
@@ -132,6 +146,7 @@ impl RunRequest {
             Err(faults) => (None, faults),
         };
         faults.extend(self.impossible_values());
+        faults.extend(self.refused_webhook(shop));
         if let Err(failed) = check_input(shop, tenant, &self.input).await {
             if failed.retryable {
                 return Err(NoSubmission::Unavailable(failed));
@@ -173,6 +188,13 @@ impl RunRequest {
         })
     }
 
+    /// Deliveries look at the address again, with all that its name then means.
+    fn refused_webhook(&self, shop: &Workshop) -> Option<RequestFault> {
+        let outside = Outside::reaching(shop.allow_private_urls);
+        let refused = outside.check(&self.webhook.as_ref()?.url).err()?;
+        Some(RequestFault::invalid("webhook.url", refused.to_string()))
+    }
+
     /// What has the right shape and still cannot be kept.
     fn impossible_values(&self) -> Vec<RequestFault> {
         let mut faults = Vec::new();
@@ -188,11 +210,6 @@ impl RunRequest {
         if depth(&metadata) > 32 || has_nul(&metadata) {
             let message = "nested at most 32 deep, and without NUL characters";
             faults.push(RequestFault::invalid("metadata", message));
-        }
-        if self.webhook.as_ref().is_some_and(|webhook| {
-            Url::parse(&webhook.url).map_or(true, |url| url.host_str().is_none_or(str::is_empty))
-        }) {
-            faults.push(RequestFault::invalid("webhook.url", "this is no address of a server"));
         }
         faults
     }

@@ -16,6 +16,7 @@ use crate::input::{CompletedUpload, Input};
 use crate::keys;
 use crate::kinds::Attempt;
 use crate::records::{InputRecord, SourceAt};
+use crate::scratch::JobFolder;
 use crate::workshop::Workshop;
 
 use cache::{Held, Room, other_bytes};
@@ -66,6 +67,41 @@ pub(crate) async fn check_input(shop: &Workshop, tenant: &str, input: &Input) ->
     }
 }
 
+/// An input as a file of this machine, for a look at it.
+#[derive(Debug)]
+pub(crate) struct Peeked {
+    path: PathBuf,
+    /// Where it was fetched to; removed with it.
+    _folder: Option<JobFolder>,
+}
+
+impl Peeked {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Makes an input a file to look at. Nothing of it is kept, and who changes it meanwhile is shown what it was changed to.
+pub(crate) async fn peek(shop: &Workshop, tenant: &str, input: &Input) -> Attempted<Peeked> {
+    let key = match input {
+        Input::Path(path) => return Ok(Peeked { path: file::allowed(path, shop)?, _folder: None }),
+        Input::Upload(id) => Some(completed_upload(shop, tenant, id).await?.0),
+        Input::Url(_) | Input::S3(_) => None,
+    };
+    if let Some(path) = key.as_deref().and_then(|key| shop.blobs.local_path(key)) {
+        return Ok(Peeked { path, _folder: None });
+    }
+    let folder = shop.scratch.job().map_err(|error| scratch_failed("no folder can be made", &error))?;
+    let into = folder.path().join("source");
+    match (input, key) {
+        (Input::Url(address), _) => drop(pull(address, &into, pull_rules(shop)).await?),
+        (Input::S3(address), _) => drop(fetch_s3(shop, address, &into).await?),
+        (_, Some(key)) => drop(shop.blobs.fetch_up_to(&key, &into, shop.limits.file_bytes).await?),
+        (Input::Path(_) | Input::Upload(_), None) => {}
+    }
+    Ok(Peeked { path: into, _folder: Some(folder) })
+}
+
 async fn take_url(attempt: &Attempt<'_>, address: &str) -> Attempted<(Taken, Source)> {
     let (shop, into) = (attempt.shop, attempt.folder.path().join("source"));
     let pulled = pull(address, &into, pull_rules(shop)).await?;
@@ -81,16 +117,19 @@ fn pull_rules(shop: &Workshop) -> PullRules {
 }
 
 async fn take_s3(attempt: &Attempt<'_>, address: &str) -> Attempted<(Taken, Source)> {
-    let shop = attempt.shop;
+    let into = attempt.folder.path().join("source");
+    let fetched = fetch_s3(attempt.shop, address, &into).await?;
+    store(attempt, &into, fetched).await
+}
+
+async fn fetch_s3(shop: &Workshop, address: &str, into: &Path) -> Attempted<Fetched> {
     let (bucket, key) = require_allowed_bucket(shop, address)?;
     let store_of_input = shop.blobs.sibling(&format!("s3://{bucket}")).map_err(of_input)?;
-    let into = attempt.folder.path().join("source");
-    let fetched = store_of_input.fetch_up_to(key, &into, shop.limits.file_bytes).await;
-    let fetched = fetched.map_err(|error| match error {
+    let fetched = store_of_input.fetch_up_to(key, into, shop.limits.file_bytes).await;
+    fetched.map_err(|error| match error {
         crate::blobs::FetchError::Store(error) => of_input(error),
         other => other.into(),
-    })?;
-    store(attempt, &into, fetched).await
+    })
 }
 
 /// The bucket and the key, if inputs may come from there.

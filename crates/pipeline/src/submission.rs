@@ -1,7 +1,5 @@
 //! A run as it is asked for.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use telecine_queue::{NewJob, NewRun, Push, Queue, QueueError, Run, RunId, Timestamp};
@@ -10,7 +8,6 @@ use crate::graph::MAX_LOST;
 use crate::input::Input;
 use crate::kinds;
 use crate::recipe::Recipe;
-use crate::records::{LIFETIME, LifetimeRecord, read_versioned};
 
 /// One input to be processed by one recipe.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,33 +124,4 @@ pub async fn submit(queue: &dyn Queue, submission: Submission) -> Result<Submitt
     let (run, replayed) = pushed
         .ok_or_else(|| QueueError::Unexpected { reason: "a run was pushed and none came back".into() })?;
     Ok(Submitted { run, replayed })
-}
-
-/// Starts steps of a run over, with all that needs them; without a name what did not complete. A step that makes a film
-/// stands for all its parts, each of which can be named as well (`hls.audio`). Says how many jobs it started over by name.
-pub async fn retry(queue: &dyn Queue, run: &RunId, steps: &[String]) -> Result<u64, QueueError> {
-    let known: BTreeSet<String> =
-        queue.run_steps(run).await?.into_iter().filter_map(|count| count.step).collect();
-    let (_, lifetime) = read_versioned::<LifetimeRecord>(queue, run, LIFETIME).await?;
-    if lifetime.is_some_and(|lifetime| lifetime.has_ended) {
-        return Err(QueueError::NoSuchRun(run.clone()));
-    }
-    let mut named = Vec::new();
-    if steps.iter().any(|step| step == kinds::INGEST) && known.len() > 1 {
-        let reason =
-            "the run has taken its input in already; submit it again, or retry other steps".to_owned();
-        return Err(QueueError::Invalid { reason });
-    }
-    for step in steps {
-        let parts = format!("{step}.");
-        let of_step: Vec<_> =
-            known.iter().filter(|name| *name == step || name.starts_with(&parts)).cloned().collect();
-        if of_step.is_empty() {
-            let known: Vec<&str> = known.iter().map(String::as_str).collect();
-            let reason = format!("the run has no step `{step}`; its steps are {}", known.join(", "));
-            return Err(QueueError::Invalid { reason });
-        }
-        named.extend(of_step);
-    }
-    queue.retry_run(run, &named).await
 }

@@ -1,6 +1,6 @@
 //! What all kinds share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::Blobs;
+use crate::log::ToolRuns;
 use crate::records::{InputRecord, SourceAt};
-use crate::scratch::Scratch;
+use crate::scratch::{JobFolder, Scratch};
 use crate::source::{CacheRoom, PullPatience, SourceCache};
 
 /// Programs, blobs, scratch and limits of one worker.
@@ -27,6 +28,8 @@ pub struct Workshop {
     pub keep_runs: Option<Duration>,
     /// How long what a failed or cancelled run has stored is kept for a retry.
     pub keep_unpublished: Duration,
+    /// Pages of runs, and of folders of the store, that one sweep looks at; the next one goes on behind them.
+    pub sweep_pages: u32,
     /// How long an upload waits to be used.
     pub keep_uploads: Duration,
     /// Buckets whose objects may be named as inputs: `s3://bucket` or `s3://bucket/prefix`.
@@ -37,6 +40,8 @@ pub struct Workshop {
     /// What is kept in scratch of sources from a bucket.
     pub source_cache: CacheRoom,
     pub(crate) sources: SourceCache,
+    /// Whether the store knows the database.
+    pub(crate) is_signed_in: OnceCell<()>,
     capabilities: OnceCell<Capabilities>,
 }
 
@@ -52,12 +57,14 @@ impl Workshop {
             input_folders: Vec::new(),
             keep_runs: None,
             keep_unpublished: Duration::from_hours(24),
+            sweep_pages: 25,
             keep_uploads: Duration::from_hours(7 * 24),
             input_buckets: Vec::new(),
             allow_private_urls: false,
             pull_patience: PullPatience::default(),
             source_cache: CacheRoom::default(),
             sources,
+            is_signed_in: OnceCell::new(),
             capabilities: OnceCell::new(),
         }
     }
@@ -65,6 +72,13 @@ impl Workshop {
     /// What the installed programs can do, asked once.
     pub(crate) async fn capabilities(&self, cancel: &CancellationToken) -> Result<&Capabilities, MediaError> {
         self.capabilities.get_or_try_init(|| self.detect(cancel)).await
+    }
+
+    /// Of the programs that an attempt with this folder will start.
+    pub(crate) fn history_for(&self, folder: &JobFolder) -> ToolRuns {
+        // Any key will do: what is before it is the store's folder.
+        let store = self.blobs.local_path("_").and_then(|file| file.parent().map(Path::to_owned));
+        ToolRuns::new(folder.path(), self.scratch.root(), store.as_deref())
     }
 
     /// Whether a job has to copy the source to its scratch folder before it can read it.

@@ -168,6 +168,7 @@ CREATE TABLE telecine.job (
     error json,
     payload json NOT NULL,
     created_at timestamp with time zone NOT NULL,
+    ready_at timestamp with time zone,
     CONSTRAINT job_state_is_live CHECK ((state = ANY (ARRAY['waiting'::text, 'scheduled'::text, 'parked'::text, 'pending'::text, 'running'::text])))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');

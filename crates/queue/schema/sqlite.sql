@@ -98,7 +98,7 @@ CREATE TABLE job (
     checkpoint      TEXT,
     error           TEXT,
     payload         TEXT    NOT NULL,
-    created_at      INTEGER NOT NULL,
+    created_at      INTEGER NOT NULL, ready_at INTEGER,
     CONSTRAINT job_state_is_live CHECK (state IN ('waiting', 'scheduled', 'parked', 'pending', 'running'))
 ) STRICT;
 

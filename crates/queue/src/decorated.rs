@@ -13,13 +13,13 @@ use tracing::Span;
 use crate::claim::{Attempt, Finish, Settled};
 use crate::entry::{Entry, NewEntry};
 use crate::error::Result;
-use crate::event::{Delivered, Event, Parcel, Undelivered};
+use crate::event::{Delivered, Event, OutboxDepth, Parcel, Undelivered};
 use crate::feed::{Fed, FeedCursor};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 use crate::push::{Push, Pushed};
-use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
+use crate::queue::{Age, Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
 use crate::run::{ListedRuns, Run, RunFilter, RunId, RunPage, StepCount};
 use crate::schedule::{NewSchedule, Schedule, Ticked};
 use crate::worker::{Beat, BeatReply, Claimed, NewWorker, Pull, Worker, WorkerId};
@@ -183,6 +183,10 @@ impl<D: Around> Queue for Decorated<D> {
         self.with.around(call!("counts"), self.inner.counts()).await
     }
 
+    async fn waiting_ages(&self) -> Result<Vec<Age>> {
+        self.with.around(call!("waiting_ages"), self.inner.waiting_ages()).await
+    }
+
     async fn get_run(&self, id: &RunId) -> Result<Option<Run>> {
         self.with.around(call!("get_run"), self.inner.get_run(id)).await
     }
@@ -261,6 +265,10 @@ impl<D: Around> Queue for Decorated<D> {
 
     async fn remove_sink(&self, name: &str) -> Result<bool> {
         self.with.around(call!("remove_sink"), self.inner.remove_sink(name)).await
+    }
+
+    async fn outbox_depths(&self) -> Result<Vec<OutboxDepth>> {
+        self.with.around(call!("outbox_depths"), self.inner.outbox_depths()).await
     }
 
     async fn outbox_take(&self, sink: &str, runs: u32, lease: Duration) -> Result<Vec<Parcel>> {

@@ -42,6 +42,8 @@ mod job;
 mod limit;
 mod migration;
 mod open;
+#[cfg(all(test, feature = "openapi"))]
+mod openapi;
 mod postgres;
 mod push;
 mod queue;
@@ -63,7 +65,7 @@ pub use backoff::Backoff;
 pub use claim::{Attempt, AttemptOutcome, Claim, Finish, Outcome, Settled};
 pub use entry::{Entry, NewEntry};
 pub use error::{QueueError, Result};
-pub use event::{Delivered, Event, Parcel, Undelivered};
+pub use event::{Delivered, Event, OutboxDepth, Parcel, Undelivered};
 pub use feed::{Fed, FedEvent, FeedCursor};
 pub use graph::{Edge, Need, Needed, NewRecord, OnFailed, Record, Spawn};
 pub use job::{Fence, Job, JobError, JobId, JobState, MAX_JSON_BYTES, NewJob};
@@ -71,7 +73,7 @@ pub use limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 pub use open::{OpenOptions, open, open_with, pending_migrations};
 pub use postgres::PostgresQueue;
 pub use push::{Push, Pushed};
-pub use queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes, total};
+pub use queue::{Age, Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes, total};
 pub use relay::{Relay, RelayOptions, Sink, SinkError};
 pub use run::{ListedRuns, NewRun, Run, RunFilter, RunId, RunPage, RunState, StepCount};
 pub use runtime::{

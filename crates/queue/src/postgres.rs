@@ -39,14 +39,14 @@ use tokio::sync::watch;
 use crate::claim::{Attempt, Finish, Settled};
 use crate::entry::{Entry, NewEntry};
 use crate::error::Result;
-use crate::event::{Delivered, Event, Parcel, Undelivered, check_told};
+use crate::event::{Delivered, Event, OutboxDepth, Parcel, Undelivered, check_told};
 use crate::feed::{Fed, FeedCursor};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId, check_name, check_priority};
 use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 use crate::open::OpenOptions;
 use crate::push::{Push, Pushed, hash_of_keyed_by};
-use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
+use crate::queue::{Age, Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
 use crate::run::{ListedRuns, Run, RunFilter, RunId, RunPage, StepCount};
 use crate::schedule::{NewSchedule, Schedule, Ticked};
 use crate::worker::{Claimed, NewWorker, Pull, Worker, WorkerId};
@@ -243,6 +243,10 @@ impl Queue for PostgresQueue {
         self.database.retrying(|| read::counts(&self.database)).await
     }
 
+    async fn waiting_ages(&self) -> Result<Vec<Age>> {
+        self.database.retrying(|| read::waiting_ages(&self.database)).await
+    }
+
     async fn get_run(&self, id: &RunId) -> Result<Option<Run>> {
         self.database.retrying(|| read::get_run(&self.database, id)).await
     }
@@ -334,6 +338,10 @@ impl Queue for PostgresQueue {
 
     async fn remove_sink(&self, name: &str) -> Result<bool> {
         self.database.retrying(|| events::remove_sink(&self.database, name)).await
+    }
+
+    async fn outbox_depths(&self) -> Result<Vec<OutboxDepth>> {
+        self.database.retrying(|| events::depths(&self.database)).await
     }
 
     async fn outbox_take(&self, sink: &str, runs: u32, lease: Duration) -> Result<Vec<Parcel>> {

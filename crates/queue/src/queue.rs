@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::claim::{Attempt, Finish, Settled};
 use crate::entry::{Entry, NewEntry};
 use crate::error::Result;
-use crate::event::{Delivered, Event, Parcel, Undelivered};
+use crate::event::{Delivered, Event, OutboxDepth, Parcel, Undelivered};
 use crate::feed::{Fed, FeedCursor};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId, JobState};
@@ -18,6 +18,7 @@ use crate::limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantStat
 use crate::push::{Push, Pushed};
 use crate::run::{ListedRuns, Run, RunFilter, RunId, RunPage, StepCount};
 use crate::schedule::{NewSchedule, Schedule, Ticked};
+use crate::timestamp::Timestamp;
 use crate::worker::{Beat, BeatReply, Claimed, NewWorker, Pull, Worker, WorkerId};
 
 /// Durable jobs. Every verb is one transaction: when it returns `Ok`, its effects survive loss of power; when it
@@ -106,6 +107,11 @@ pub trait Queue: Send + Sync + 'static {
     /// How many jobs there are by lane, kind and state, at a cost that does not grow with their number.
     async fn counts(&self) -> Result<Vec<Count>>;
 
+    /// Since when the oldest pending job of each lane and kind could have been claimed, by lane and kind. Of the jobs of
+    /// one lane and priority the first and the last [`Age::REACH`] in line are looked at, so that the cost does not grow
+    /// with their number; a kind that has jobs only in between is missing.
+    async fn waiting_ages(&self) -> Result<Vec<Age>>;
+
     async fn get_run(&self, id: &RunId) -> Result<Option<Run>>;
 
     /// Runs, newest first. The cost goes by the page, however many runs there are in whatever states; only where a name
@@ -181,6 +187,9 @@ pub trait Queue: Send + Sync + 'static {
 
     /// The sink is sent nothing any more, not even what waits for it. `false`: there is none of that name.
     async fn remove_sink(&self, name: &str) -> Result<bool>;
+
+    /// What waits for each sink, by name. Counted are the events of up to [`OutboxDepth::MAX_RUNS`] runs of each.
+    async fn outbox_depths(&self) -> Result<Vec<OutboxDepth>>;
 
     /// Claims what a sink was not sent of up to so many runs, each for the caller alone until the lease ends.
     async fn outbox_take(&self, sink: &str, runs: u32, lease: Duration) -> Result<Vec<Parcel>>;
@@ -272,6 +281,7 @@ impl Page {
 
 /// One page of a list.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Listed {
     pub data: Vec<Job>,
     /// Pass as [`Page::before`] for the next page; `None` on the last one.
@@ -289,11 +299,27 @@ impl Listed {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Count {
     pub lane: String,
     pub kind: String,
     pub state: JobState,
     pub jobs: u64,
+}
+
+/// How long jobs of one kind have been waiting in a lane for somebody to claim them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Age {
+    pub lane: String,
+    pub kind: String,
+    /// When the job that has been pending for longest became so.
+    pub oldest_ready_at: Timestamp,
+}
+
+impl Age {
+    /// How many jobs from either end of a line are looked at.
+    pub const REACH: u32 = 500;
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

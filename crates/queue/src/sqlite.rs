@@ -38,14 +38,14 @@ use crate::bell::Bell;
 use crate::claim::{Attempt, Finish, Settled};
 use crate::entry::{Entry, NewEntry};
 use crate::error::Result;
-use crate::event::{Delivered, Event, Parcel, Undelivered, check_told};
+use crate::event::{Delivered, Event, OutboxDepth, Parcel, Undelivered, check_told};
 use crate::feed::{Fed, FeedCursor};
 use crate::graph::{NewRecord, Record};
 use crate::job::{Job, JobId, check_name, check_priority};
 use crate::limit::{Bound, Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
 use crate::open::OpenOptions;
 use crate::push::{Push, Pushed, hash_of_keyed_by};
-use crate::queue::{Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
+use crate::queue::{Age, Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes};
 use crate::run::{ListedRuns, Run, RunFilter, RunId, RunPage, StepCount};
 use crate::schedule::{NewSchedule, Schedule, Ticked};
 use crate::timestamp::Timestamp;
@@ -261,6 +261,10 @@ impl Queue for SqliteQueue {
         self.readers.read(read::counts).await
     }
 
+    async fn waiting_ages(&self) -> Result<Vec<Age>> {
+        self.readers.read(read::waiting_ages).await
+    }
+
     async fn get_run(&self, id: &RunId) -> Result<Option<Run>> {
         let id = id.clone();
         self.readers.read(move |connection| read::get_run(connection, &id)).await
@@ -364,6 +368,10 @@ impl Queue for SqliteQueue {
     async fn remove_sink(&self, name: &str) -> Result<bool> {
         let name = name.to_owned();
         self.writer.write(move |tx| events::remove_sink(tx, &name)).await
+    }
+
+    async fn outbox_depths(&self) -> Result<Vec<OutboxDepth>> {
+        self.readers.read(events::depths).await
     }
 
     async fn outbox_take(&self, sink: &str, runs: u32, lease: Duration) -> Result<Vec<Parcel>> {

@@ -8,6 +8,7 @@ mod jobs;
 mod lanes;
 mod limits;
 mod metrics;
+mod plan;
 mod playback;
 mod recipes;
 mod runs;
@@ -15,6 +16,7 @@ mod scan;
 mod session;
 pub(crate) mod transcode;
 pub(crate) mod uploads;
+mod webhooks;
 mod workers;
 
 use std::sync::Arc;
@@ -26,12 +28,13 @@ use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use files::Shelves;
+pub(crate) use plan::Looks;
 pub(crate) use playback::SECRET as PLAYBACK_SECRET;
 
 use crate::app::App;
 use crate::extract::Json;
 use crate::problem::{Code, Problem, ProblemDocument};
-use crate::{caller, cors, observe, sessions};
+use crate::{caller, cors, docs, observe, sessions};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -65,11 +68,13 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(jobs::routes())
         .merge(lanes::routes())
         .merge(limits::routes())
+        .merge(plan::routes())
         .merge(playback::routes())
         .merge(metrics::routes())
         .merge(recipes::routes())
         .merge(session::routes())
         .merge(runs::routes())
+        .merge(webhooks::routes())
         .merge(workers::routes())
         .merge(scan::routes())
         .merge(transcode::routes())
@@ -81,6 +86,7 @@ pub fn router(app: &Arc<App>) -> Router {
     let (router, description) = resources().split_for_parts();
     let description = without_stars(description);
     let router = router
+        .merge(docs::routes(&description))
         .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))));
     layered(router, app)
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::transcode::{Bench, TranscodeOptions};
 use crate::api::uploads::{UploadOptions, Uploads};
-use crate::api::{PLAYBACK_SECRET, Shelves};
+use crate::api::{Looks, PLAYBACK_SECRET, Shelves};
 use crate::caller::Known;
 use crate::hub::Hub;
 use crate::meter::Stock;
@@ -36,6 +36,8 @@ pub struct App {
     pub(crate) hub: Hub,
     /// Names of files that were asked for.
     pub(crate) shelves: Shelves,
+    /// Who may look ahead at what a run would do.
+    pub(crate) looks: Looks,
     /// What addresses for players are signed with, once somebody asked for one.
     playback_secret: OnceCell<Secret>,
     /// Claims of workers in other languages.
@@ -113,6 +115,7 @@ impl App {
             stopping,
             hub,
             shelves: Shelves::new(),
+            looks: Looks::new(),
             playback_secret: OnceCell::new(),
             remote,
             readiness,

@@ -20,6 +20,7 @@ mod api;
 mod app;
 mod caller;
 mod cors;
+mod docs;
 mod extract;
 mod hub;
 pub mod keys;

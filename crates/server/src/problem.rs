@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use telecine_pipeline::{Failed, StoreError};
 use telecine_queue::QueueError;
-use utoipa::ToSchema;
+use utoipa::{PartialSchema, ToSchema};
 
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
 /// The reasons that a caller can tell apart. Stable: a client may match on them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
     /// The body, the query or a header is not as documented; `errors` says where.
@@ -66,7 +66,20 @@ pub enum Code {
 }
 
 impl Code {
-    fn status(self) -> StatusCode {
+    /// Every one, as the description lists them.
+    pub(crate) fn all() -> Vec<Self> {
+        let schema = serde_json::to_value(Self::schema()).unwrap_or_default();
+        let names = schema["enum"].as_array().cloned().unwrap_or_default();
+        names.into_iter().filter_map(|name| serde_json::from_value(name).ok()).collect()
+    }
+
+    /// As in the body.
+    pub(crate) fn name(self) -> String {
+        let name = serde_json::to_value(self).ok();
+        name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+    }
+
+    pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::InvalidRequest => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
@@ -132,9 +145,8 @@ pub struct Mistake {
 impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let status = code.status();
-        let name = serde_json::to_value(code).ok().and_then(|name| name.as_str().map(str::to_owned));
         Self(Box::new(ProblemDocument {
-            kind: format!("/docs/errors#{}", name.unwrap_or_default()),
+            kind: format!("/docs/errors#{}", code.name()),
             title: status.canonical_reason().unwrap_or("Checksum Mismatch").into(),
             status: status.as_u16(),
             code,

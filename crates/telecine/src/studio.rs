@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use telecine_pipeline::Workshop;
+use telecine_pipeline::kinds::schedule_sweeps;
 use telecine_queue::{Queue, Runtime, WorkerOptions};
 
 use crate::commands::{Schema, open, worker_options};
@@ -42,6 +43,7 @@ impl Studio {
         let mut shop = workshop::open(&config, &queue)?;
         shop.input_folders.extend(inputs);
         let shop = Arc::new(shop);
+        schedule_sweeps(&shop).await?;
         let options = worker_options(&config, &shop);
         let options = WorkerOptions {
             beat_every: options.beat_every.min(BEAT_EVERY),

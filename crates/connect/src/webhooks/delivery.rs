@@ -112,9 +112,10 @@ pub struct DeliveryShown {
     #[cfg_attr(feature = "openapi", schema(value_type = String, examples("webhook_delivery")))]
     pub object: &'static str,
     /// `null`: the run named the address itself.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub endpoint: Option<EndpointId>,
     /// The address that the run named.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub url: Option<String>,
     /// What `webhook-id` says, the same at every try and after a replay.
     #[cfg_attr(feature = "openapi", schema(examples("evt_01J9Z3K5T8M2V4X6Y7A1B2C3D4_7")))]
@@ -123,23 +124,25 @@ pub struct DeliveryShown {
     #[cfg_attr(feature = "openapi", schema(examples("run.succeeded")))]
     pub event: String,
     /// `null` of a ping.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub run_id: Option<RunId>,
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub seq: Option<u64>,
     pub status: DeliveryStatus,
     /// Tries that counted.
     pub attempt: u32,
     pub max_attempts: u32,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub created_at: Timestamp,
     /// When it is tried again, if it waits for that.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub next_try_at: Option<Timestamp>,
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub finished_at: Option<Timestamp>,
     /// Why it failed or was skipped.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub reason: Option<String>,
     /// The last request and what came of it.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub last_try: Option<Try>,
     /// Every attempt, oldest first; only where one delivery is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,7 +174,7 @@ impl DeliveryShown {
             next_try_at: job.run_at.filter(|_| job.state == JobState::Scheduled),
             finished_at: job.finished_at,
             reason: skipped.or(cancelled).or_else(|| job.error.as_ref().map(|error| error.message.clone())),
-            last_try: log.and_then(|log| log.tries.into_iter().next_back()),
+            last_try: log.and_then(|log| log.tries.into_iter().next_back()).map(|noted| noted.tried),
             attempts: None,
         }
     }

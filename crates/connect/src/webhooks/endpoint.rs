@@ -12,12 +12,18 @@ use super::secret::{Secret, Secrets};
 
 pub const MAX_EVENTS: usize = 50;
 pub const MAX_DESCRIPTION_CHARS: usize = 500;
-const MAX_PATTERN_BYTES: usize = 100;
+const MAX_WORDS: usize = 4;
+const MAX_WORD_BYTES: usize = 40;
 /// Told all the time, so only to whoever asks for it by name.
 const PROGRESS: &str = "run.progress";
 
 /// The name of an endpoint, such as `we_01J9Z…`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(value_type = String, pattern = "^we_[0-7][0-9A-HJKMNP-TV-Z]{25}$", examples("we_01J9ZC8E4QWX5T0N1V2B3M4K6P"))
+)]
 #[serde(try_from = "String", into = "String")]
 pub struct EndpointId(String);
 
@@ -70,6 +76,14 @@ impl From<EndpointId> for String {
 
 /// Which events: a name such as `run.succeeded`, all of a group such as `run.*`, or `*`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(
+        value_type = String, pattern = "^(\\*|[a-z0-9_]{1,40}(\\.[a-z0-9_]{1,40}){0,3}(\\.\\*)?)$",
+        examples("run.succeeded")
+    )
+)]
 #[serde(try_from = "String", into = "String")]
 pub struct EventPattern(String);
 
@@ -87,10 +101,12 @@ impl TryFrom<String> for EventPattern {
 
     fn try_from(text: String) -> Result<Self, String> {
         let is_word = |word: &str| {
-            !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+            (1..=MAX_WORD_BYTES).contains(&word.len())
+                && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
         };
         let group = text.strip_suffix(".*").unwrap_or(&text);
-        let is_pattern = text == "*" || (text.len() <= MAX_PATTERN_BYTES && group.split('.').all(is_word));
+        let is_pattern =
+            text == "*" || (group.split('.').count() <= MAX_WORDS && group.split('.').all(is_word));
         is_pattern.then_some(Self(text)).ok_or_else(|| {
             "an event is a name such as run.succeeded, all of a group such as run.*, or *".to_owned()
         })
@@ -261,7 +277,18 @@ mod tests {
 
     #[test]
     fn what_is_no_event_is_no_pattern() {
-        for wrong in ["", ".", "run.", "Run.created", "run.**", "*.created", "run*", "run created", "ru\nn"] {
+        for wrong in [
+            "",
+            ".",
+            "run.",
+            "Run.created",
+            "run.**",
+            "a.b.c.d.e",
+            "*.created",
+            "run*",
+            "run created",
+            "ru\nn",
+        ] {
             assert!(EventPattern::try_from(wrong.to_owned()).is_err(), "{wrong:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use telecine_queue::{Attempt, AttemptOutcome, Job, Timestamp};
+use telecine_queue::{Attempt, AttemptOutcome, Fence, Job, Timestamp};
 
 /// The last ones are kept.
 const KEPT_TRIES: usize = 20;
@@ -10,25 +10,30 @@ const KEPT_TRIES: usize = 20;
 /// One request to an endpoint, and what it answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = WebhookTry))]
 pub struct Try {
-    /// Which claim of the job made it.
-    #[serde(default)]
-    #[cfg_attr(feature = "openapi", schema(ignore))]
-    pub(super) fence: i64,
-    /// The how manieth it was that counted, from 1.
+    /// Its number among the tries that count, from 1.
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub attempt: u32,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub at: Timestamp,
     /// How long it took.
     pub ms: u64,
     /// `null`: no answer came.
-    #[cfg_attr(feature = "openapi", schema(minimum = 100, maximum = 999))]
+    #[cfg_attr(feature = "openapi", schema(required, minimum = 100, maximum = 999))]
     pub status: Option<u16>,
     /// The first KiB of the answer's body.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub answer: Option<String>,
     /// Why no answer came.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub error: Option<String>,
+}
+
+/// A try, and which claim of the job made it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Noted {
+    pub(super) fence: Fence,
+    pub(super) tried: Try,
 }
 
 /// All that a delivery remembers from try to try.
@@ -39,7 +44,7 @@ pub(super) struct Log {
     pub(super) since: Timestamp,
     /// How often the endpoint asked for more time.
     pub(super) deferrals: u32,
-    pub(super) tries: Vec<Try>,
+    pub(super) tries: Vec<Noted>,
     /// Why nothing was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) skipped: Option<String>,
@@ -67,8 +72,8 @@ impl Log {
         Self::deserialize(value).ok()
     }
 
-    pub(super) fn add(&mut self, tried: Try) {
-        self.tries.push(tried);
+    pub(super) fn add(&mut self, fence: Fence, tried: Try) {
+        self.tries.push(Noted { fence, tried });
         let extra = self.tries.len().saturating_sub(KEPT_TRIES);
         self.tries.drain(..extra);
     }
@@ -81,25 +86,26 @@ impl Log {
 /// One attempt of a delivery: what the queue knows of it, and what the endpoint answered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = WebhookAttempt))]
 pub struct AttemptShown {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub started_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub ended_at: Timestamp,
     /// `completed`, `failed`, `snoozed` (the endpoint asked for time, or an earlier event was not told yet), `lost`
     /// (the worker died), …
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub outcome: AttemptOutcome,
     /// Stable, such as `http_500`, `no_answer`, `redirected`, `gone`.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub code: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub message: Option<String>,
     /// What was sent and answered; `null` where nothing was sent.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub response: Option<Try>,
 }
 
 impl AttemptShown {
     pub(super) fn of(attempt: Attempt, log: Option<&Log>) -> Self {
-        let tried = log.and_then(|log| log.tries.iter().find(|tried| tried.fence == attempt.fence.0));
+        let noted = log.and_then(|log| log.tries.iter().find(|noted| noted.fence == attempt.fence));
         let (code, message) = attempt.error.map(|error| (error.code, error.message)).unzip();
         Self {
             started_at: attempt.started_at,
@@ -107,7 +113,7 @@ impl AttemptShown {
             outcome: attempt.outcome,
             code,
             message,
-            response: tried.cloned(),
+            response: noted.map(|noted| noted.tried.clone()),
         }
     }
 }

@@ -92,6 +92,19 @@ fn usual_crf(codec: VideoCodec) -> u8 {
     }
 }
 
+/// The options with which an encoder in hardware will be used: whether it is there and whether it takes them is one
+/// question.
+pub(crate) fn trial_args(codec: VideoCodec, name: &str) -> Vec<String> {
+    let encoder = EncoderPlan {
+        codec,
+        name: name.to_owned(),
+        preset: Preset::default(),
+        crf: usual_crf(codec),
+        is_repeatable: false,
+    };
+    encoder.args(1000, 50)
+}
+
 impl EncoderPlan {
     /// The options of one output that depend on the encoder.
     pub(super) fn args(&self, max_kbits: u32, frames_per_gop: u32) -> Vec<String> {

@@ -91,7 +91,7 @@ pub(super) fn parse(answer: &[u8], format: Format, file_bytes: u64) -> Result<Pr
         answer.streams.iter().filter(move |stream| stream.codec_type.as_deref() == Some(wanted))
     };
     let video_streams: Vec<VideoStream> = of_type("video").filter_map(RawStream::video).collect();
-    let audio_streams: Vec<AudioStream> = of_type("audio").filter_map(RawStream::audio).collect();
+    let mut audio_streams: Vec<AudioStream> = of_type("audio").filter_map(RawStream::audio).collect();
     if video_streams.is_empty() && audio_streams.is_empty() {
         let what = "no stream of pictures or sound that could be read";
         return Err(MediaError::bad_input(InputProblem::Corrupt, At::new(STEP, what)));
@@ -99,6 +99,9 @@ pub(super) fn parse(answer: &[u8], format: Format, file_bytes: u64) -> Result<Pr
     let subtitle_count = of_type("subtitle").count();
     let longest =
         video_streams.iter().map(|v| v.duration_us).chain(audio_streams.iter().map(|a| a.duration_us)).max();
+    if format.guesses_length() {
+        audio_streams.iter_mut().for_each(|audio| audio.duration_us = None);
+    }
     let header = answer.format.as_ref();
     Ok(Probe {
         format,

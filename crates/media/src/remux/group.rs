@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use super::STEP;
 use super::independence::{Start, Units};
 use crate::digest::sha256_hex;
-use crate::error::{At, MediaError, Result};
+use crate::error::{At, InputProblem, MediaError, Result};
+use crate::fresh;
 use crate::isobmff::{FragmentReader, IsobmffError, Track, read_segment};
 use crate::playlist::SegmentFact;
 use crate::rational::Rational;
@@ -96,6 +97,10 @@ impl Group {
                 return Ok(Err(format!("no picture stands alone for {seconds} s or more")));
             }
         }
+        if pending.is_empty() {
+            let what = "there is not one picture in it";
+            return Err(MediaError::bad_input(InputProblem::Truncated, At::new(STEP, what)));
+        }
         self.close(&mut made, &mut pending)?;
         let all: u64 = made.facts.iter().map(|fact| fact.duration_ticks).sum();
         let us = u128::from(all) * 1_000_000 / u128::from(made.track.timescale);
@@ -120,5 +125,5 @@ impl Group {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    std::fs::write(path, bytes).map_err(|error| MediaError::io(STEP, "a segment cannot be written", &error))
+    fresh::write(path, bytes).map_err(|error| MediaError::io(STEP, "a segment cannot be written", &error))
 }

@@ -211,7 +211,18 @@ fn missing_piece(stderr: &str) -> Option<Piece> {
         let (name, _) = rest.split_once('\'')?;
         Some(Cow::Owned(name.to_owned()))
     };
-    quoted("Unknown encoder '").map(Piece::Encoder).or_else(|| quoted("No such filter: '").map(Piece::Filter))
+    quoted("Unknown encoder '")
+        .map(Piece::Encoder)
+        .or_else(|| quoted("No such filter: '").map(Piece::Filter))
+        .or_else(|| absent_hardware(stderr).map(|name| Piece::Encoder(Cow::Owned(name.to_owned()))))
+}
+
+/// `[h264_nvenc @ 0x0] Cannot load libcuda.so.1`: FFmpeg has the encoder, and the machine has not the hardware.
+fn absent_hardware(stderr: &str) -> Option<&str> {
+    let is_hardware = |name: &&str| ["_nvenc", "_qsv", "_videotoolbox"].iter().any(|end| name.ends_with(end));
+    let speakers = stderr.lines().filter_map(|line| Some(line.strip_prefix('[')?.split_once(" @ 0x")?.0));
+    let cannot_open = stderr.contains("Error while opening encoder");
+    speakers.filter(is_hardware).find(|name| cannot_open && !name.contains('/'))
 }
 
 /// The low byte of `AVERROR` values.
@@ -261,6 +272,19 @@ mod tests {
             (exit_1, "something new", "tool_failed", true),
             (exit_1, "[aac @ 0x55d8] channel element 0.1 is not allocated", "input_corrupt", false),
             (exit_1, "[libx264 @ 0x55d8] something new", "tool_failed", true),
+            (
+                exit_1,
+                "[h264_nvenc @ 0x5] Cannot load libcuda.so.1\nError initializing output stream 0:0 -- Error while \
+                 opening encoder for output stream #0:0 - maybe incorrect parameters such as bit_rate",
+                "capability_missing",
+                false,
+            ),
+            (
+                exit_1,
+                "[libx264 @ 0x5] none\nError while opening encoder for output stream #0:0",
+                "tool_failed",
+                true,
+            ),
             (exit_1, "in.mp4: corrupt input packet in stream 1", "input_truncated", false),
             (exit_1, "Output file #0 does not contain any stream", "input_no_such_stream", false),
             (exit_1, "Error while decoding stream #0:1: Invalid argument", "input_corrupt", false),

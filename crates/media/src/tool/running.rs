@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::group::{self, Group, LeaderExit};
+use super::history::{ToolEnded, ToolHistory, ToolStarted};
 use super::log::{LogLine, LogParser, LogReader};
 use super::progress::{Line, Progress, ProgressParser};
 use super::spawn::{self, Anchor};
@@ -158,6 +159,7 @@ pub(super) fn start(tool: Tool, cancel: &CancellationToken) -> Result<Running> {
     }
     let mut command = tool.command()?;
     let memory_bytes = tool.memory_bytes();
+    let remembered = tool.history.clone().map(|history| (history, tool.argv()));
     let Tool { program, step, stdin, stdout, progress_on_stderr, log_reader, limits, confinement, .. } = tool;
     let collect = Collect::of(&stdout);
     command.stdin(stdin).stdout(stdout).stderr(std::process::Stdio::piped());
@@ -212,7 +214,13 @@ pub(super) fn start(tool: Tool, cancel: &CancellationToken) -> Result<Running> {
         }
     }
 
+    let remembered = remembered.map(|(history, argv)| {
+        let is_of_user = program == Started::OfUser;
+        let number = history.started(ToolStarted { step: step.clone().into_owned(), argv, is_of_user });
+        (history, number)
+    });
     let watched = Watched {
+        remembered,
         program,
         step: step.clone(),
         child,
@@ -357,6 +365,8 @@ impl Collected {
 }
 
 struct Watched {
+    /// Who is told of the end, and by which number.
+    remembered: Option<(Arc<dyn ToolHistory>, u64)>,
     program: Started,
     step: Cow<'static, str>,
     child: Child,
@@ -400,6 +410,10 @@ impl Watched {
         let status = status
             .map_err(|error| MediaError::io(self.step.clone(), "the child cannot be awaited", &error))?;
         tracing::debug!(?end, %status, "ended");
+        if let Some((history, number)) = &self.remembered {
+            let wall = self.activity.started_at.elapsed();
+            history.ended(*number, ToolEnded::of(status, self.collected.stderr_tail(), wall));
+        }
         self.judge(end, status, cpu)
     }
 

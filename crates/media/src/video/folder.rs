@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{InitFile, STEP};
 use crate::digest::sha256_hex;
 use crate::error::{MediaError, Result};
+use crate::fresh;
 
 /// A thread that stores a segment cannot be stopped, only kept out.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl Folder {
         }
         let cannot = |what: &'static str| move |error: std::io::Error| MediaError::io(STEP, what, &error);
         let (path, part) = (self.path.join(name), self.path.join(part));
-        std::fs::write(&part, content).map_err(cannot("a segment cannot be written"))?;
+        fresh::write(&part, content).map_err(cannot("a segment cannot be written"))?;
         std::fs::rename(&part, &path).map_err(cannot("a segment cannot be named"))?;
         Ok(InitFile { path, bytes: content.len() as u64, sha256: sha256_hex(content) })
     }
@@ -53,6 +54,22 @@ impl Folder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_that_a_tool_left_are_not_followed() {
+        let (place, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let victim = elsewhere.path().join("victim");
+        std::fs::write(&victim, "precious").unwrap();
+        for name in ["first", "first.part"] {
+            std::os::unix::fs::symlink(&victim, place.path().join(name)).unwrap();
+        }
+
+        let open = OpenFolder::at(place.path());
+        open.folder().put("first", "first.part", b"1").unwrap();
+
+        assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+        assert!(std::fs::symlink_metadata(place.path().join("first")).unwrap().is_file());
+    }
 
     #[test]
     fn nothing_appears_once_nobody_waits_any_more() {

@@ -6,19 +6,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::capability::Capabilities;
 use crate::error::{MediaError, Result};
-use crate::plan::HARDWARE_ENCODERS;
+use crate::plan::{HARDWARE_ENCODERS, trial_args};
 use crate::tool::{Program, ToolLimits, Toolbox};
 
 impl Capabilities {
     /// Lets every encoder in hardware that is listed encode a few frames, and remembers those that can. A process start
     /// for each, so only for whoever wants hardware.
     pub async fn try_hardware(&mut self, toolbox: &Toolbox, cancel: &CancellationToken) -> Result<()> {
-        let listed =
-            HARDWARE_ENCODERS.iter().map(|(_, name)| *name).filter(|name| self.encoders.contains(*name));
+        let listed = HARDWARE_ENCODERS.iter().filter(|(_, name)| self.encoders.contains(*name));
         let mut working = std::collections::BTreeSet::new();
-        for name in listed {
-            if works(toolbox, name, cancel).await? {
-                working.insert(name.to_owned());
+        for (codec, name) in listed {
+            if works(toolbox, &trial_args(*codec, name), cancel).await? {
+                working.insert((*name).to_owned());
             }
         }
         self.working_hardware = working;
@@ -26,11 +25,12 @@ impl Capabilities {
     }
 }
 
-async fn works(toolbox: &Toolbox, encoder: &str, cancel: &CancellationToken) -> Result<bool> {
+async fn works(toolbox: &Toolbox, encoder: &[String], cancel: &CancellationToken) -> Result<bool> {
     let tool = toolbox
         .tool(Program::Ffmpeg, "try_hardware")?
         .args(["-f", "lavfi", "-i", "color=size=256x256:rate=25:duration=0.2", "-pix_fmt", "nv12"])
-        .args(["-c:v", encoder, "-f", "null", "-"])
+        .args(encoder)
+        .args(["-f", "null", "-"])
         .limits(ToolLimits { wall: Duration::from_secs(20), ..ToolLimits::default() });
     match tool.start(cancel)?.finish().await {
         Ok(_) => Ok(true),

@@ -33,7 +33,8 @@ const BURST_RATES: [i64; 10] = [60, 50, 48, 30, 25, 24, 20, 15, 12, 10];
 /// An MP4 whose count, length and rate agree is believed, and its probe returned as it is. Everything else is read once,
 /// and nothing decoded: recordings of browsers and live streams tell nothing, Matroska tells a rate that is only an
 /// average, an MP4 whose frames come unevenly tells the sum of its decoding steps, and a fragmented one counts from zero
-/// what begins later. A file that ends before the length it tells is `input_truncated`.
+/// what begins later. A file that ends before the length it tells is `input_truncated`. Of MP3 and ADTS, which tell none,
+/// the length of the sound is measured.
 pub async fn with_measured_length(
     toolbox: &Toolbox,
     path: &Path,
@@ -42,15 +43,22 @@ pub async fn with_measured_length(
     cancel: &CancellationToken,
 ) -> Result<Probe> {
     let is_picture = probe.format.class() == Class::Image;
-    if is_picture || probe.video().is_none_or(|video| is_exact(&probe, video)) {
+    let is_known = match probe.video() {
+        Some(video) => is_exact(&probe, video),
+        None => !probe.format.guesses_length(),
+    };
+    if is_picture || is_known {
         return Ok(probe);
     }
     let streams = read_packets(toolbox, path, &probe, limits, cancel).await?;
     // Where clocks may jump, what is told is only the difference between the last time and the first.
-    if !probe.format.clock_may_jump() {
+    if !probe.format.clock_may_jump() && !probe.format.guesses_length() {
         refuse_truncated(&probe, &streams)?;
     }
-    let measured = correct(probe, &streams)?;
+    let measured = match probe.video() {
+        Some(_) => correct(probe, &streams)?,
+        None => correct_guess(probe, &streams)?,
+    };
     limits.check(&measured)?;
     Ok(measured)
 }
@@ -109,6 +117,18 @@ fn correct(mut probe: Probe, spans: &Spans) -> Result<Probe> {
         probe.audio_streams.iter_mut().for_each(|audio| correct_sound(audio, spans));
     }
     probe.duration_us = probe.duration_us.or(whole_us);
+    Ok(probe)
+}
+
+/// A picture may lie beside the sound, which lasts for nothing.
+fn correct_guess(mut probe: Probe, spans: &Spans) -> Result<Probe> {
+    probe.audio_streams.iter_mut().for_each(|audio| correct_sound(audio, spans));
+    let index = probe.audio().map(|audio| audio.index);
+    let Some(span) = index.and_then(|index| spans.get(&index)) else {
+        let what = "no packet of its sound could be read";
+        return Err(MediaError::bad_input(InputProblem::Corrupt, At::new(STEP, what)));
+    };
+    probe.duration_us = u64::try_from(span.end_us().saturating_sub(probe.start_us)).ok();
     Ok(probe)
 }
 

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use telecine_media::{
     AudioCodec, AudioFormat, AudioSet, AudioSpec, Limits, Loudness, MediaError, Probe, Trim, make_audio,
+    with_measured_length,
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -213,5 +214,30 @@ async fn a_rendition_that_lacks_sound_is_no_rendition() {
             AudioCodec::Mp3 => "audio-0.mp3",
         }))
         .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn sound_whose_length_is_only_guessed_is_heard_to_its_end() {
+    let (limits, cancel) = (Limits::default(), CancellationToken::new());
+    let spec = AudioSpec { formats: vec![format(AudioCodec::Opus, 64)], ..AudioSpec::default() };
+    for source in crate::soundtrack::uncounted() {
+        let guessed = probed(&source).await.unwrap();
+        let measured = with_measured_length(&clips::toolbox(), &source, guessed.clone(), &limits, &cancel)
+            .await
+            .unwrap();
+        for probe in [&guessed, &measured] {
+            let (set, _scratch) = made_as(probe, &source, &spec).await.unwrap();
+
+            assert!(set.duration_us.abs_diff(10_000_000) < 100_000, "{source:?}: {} us", set.duration_us);
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let part = scratch.path().join(source.file_name().unwrap());
+        let bytes = std::fs::read(&source).unwrap();
+        std::fs::write(&part, &bytes[..bytes.len() / 4]).unwrap();
+
+        let error = made_as(&measured, &part, &spec).await.map(|_| ()).unwrap_err();
+
+        assert_eq!(error.code(), "input_truncated", "{source:?}: {error}");
     }
 }

@@ -35,11 +35,16 @@ async fn segments_become_one_file_without_a_new_encode() {
     let (toolbox, cancel) = (clips::toolbox(), CancellationToken::new());
     let out = tempfile::tempdir().unwrap();
     let offset = seconds(film::OFFSET_SECONDS, 1);
+    // Left there by a tool that meant no good.
+    let victim = folder.path().join("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    std::os::unix::fs::symlink(&victim, out.path().join("video.list")).unwrap();
 
     let file =
         progressive_from_segments(&toolbox, &video, Some(&audio), offset, out.path(), &cancel).await.unwrap();
 
     assert_eq!(file.frames, 125);
+    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
     let summary = mp4_summary(&file.path).await.unwrap();
     assert!(summary.faststart && summary.truncated.is_none() && !summary.fragmented);
     // Both begin at zero: the film's offset is gone, and the encoder's first frame of sound is hidden again.

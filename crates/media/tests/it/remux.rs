@@ -58,6 +58,24 @@ fn sound(path: &Path) -> Vec<u8> {
 }
 
 #[tokio::test]
+async fn links_that_a_tool_left_are_not_followed() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let victim = elsewhere.path().join("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    for name in ["video-init.mp4", "video-00000.m4s", "audio-init.mp4", "audio-00000.m4s"] {
+        std::os::unix::fs::symlink(&victim, folder.path().join(name)).unwrap();
+    }
+
+    let made = done(&source("copy.mp4", &[]), folder.path()).await;
+
+    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    let sound = made.audio.unwrap();
+    for path in [&made.video.init, &made.video.segments[0], &sound.init, &sound.segments[0]] {
+        assert!(std::fs::symlink_metadata(path).unwrap().is_file(), "{path:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_copy_in_segments_is_the_source_to_the_last_frame_and_verified() {
     for name in ["copy.mp4", "copy.ts", "copy.mkv"] {
         let folder = tempfile::tempdir().unwrap();
@@ -237,24 +255,56 @@ async fn a_copy_into_one_file_is_the_source_with_its_index_first() {
     assert!(sound(&made.path) == sound(&path));
 }
 
+/// Whatever is left of a file that was whole when it was probed.
 #[tokio::test]
 async fn a_source_that_is_cut_anywhere_is_never_a_short_copy() {
-    let path = source("copy_faststart.mp4", &["-movflags", "+faststart"]);
-    let whole = std::fs::read(&path).unwrap();
-    // The probe of a cut file would be refused: it became so after it.
-    let probe = clips::probed(&path).await.unwrap();
-    for tenth in 1..10 {
-        let folder = tempfile::tempdir().unwrap();
-        let cut = folder.path().join("cut.mp4");
-        std::fs::write(&cut, &whole[..whole.len() * tenth / 10]).unwrap();
+    for (name, options) in [
+        ("copy_faststart.mp4", &["-movflags", "+faststart"][..]),
+        ("copy_sized.mkv", &[]),
+        // As it is written to a pipe: nobody knows the size of anything.
+        ("copy_live.mkv", &["-live", "1"]),
+        ("copy_packets.ts", &[]),
+    ] {
+        let path = source(name, options);
+        let whole = std::fs::read(&path).unwrap();
+        let mut probe = clips::probed(&path).await.unwrap();
+        // A live recording does not tell how long it gets, but here somebody has counted.
+        probe.duration_us = probe.duration_us.or(Some(6_000_000));
+        for part in (0..10).map(|tenth| whole.len() * tenth / 10).chain([whole.len() / 50]) {
+            let folder = tempfile::tempdir().unwrap();
+            let cut = folder.path().join(name);
+            std::fs::write(&cut, &whole[..part]).unwrap();
+            let never_longer = Probe { file_bytes: part as u64, ..probe.clone() };
 
-        let error = match copied_as(&probe, &cut, folder.path(), 2).await {
-            Err(error) => error,
-            Ok(made) => panic!("{tenth}: {made:?}"),
-        };
+            for (probe, codes) in [
+                (&probe, &["input_truncated"][..]),
+                // Of headers that are cut nobody knows what would have come.
+                (&never_longer, &["input_truncated", "input_corrupt", "input_no_such_stream"]),
+            ] {
+                let error = match copied_as(probe, &cut, folder.path(), 2).await {
+                    Err(error) => error,
+                    Ok(made) => panic!("{part} bytes of {name}: {made:?}"),
+                };
 
-        assert_eq!((error.code(), error.is_retryable()), ("input_truncated", false), "{tenth}: {error}");
+                let is_told = codes.contains(&error.code()) && !error.is_retryable();
+                assert!(is_told, "{part} bytes of {name}: {error}: {}", error.stderr_tail());
+            }
+        }
     }
+}
+
+#[tokio::test]
+async fn a_source_whose_pictures_are_gone_is_no_copy_of_its_sound() {
+    let whole = source("pictured.mkv", &[]);
+    let mute = clips::made("pictures-gone.mkv", |path| {
+        clips::ffmpeg(&["-i", whole.to_str().unwrap(), "-c", "copy", "-bsf:v", "noise=drop=1"], path);
+    });
+    let probe = Probe { file_bytes: 0, ..clips::probed(&whole).await.unwrap() };
+    let folder = tempfile::tempdir().unwrap();
+
+    let error = copied_as(&probe, &mute, folder.path(), 2).await.unwrap_err();
+
+    assert_eq!((error.code(), error.is_retryable()), ("input_truncated", false), "{error}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use telecine_media::{
     AudioCodec, Channels, Limits, Loudness, MediaError, Probe, Rational, Soundtrack, SoundtrackSpec,
-    TrackKind, make_soundtrack,
+    TrackKind, make_soundtrack, with_measured_length,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -433,4 +433,57 @@ async fn sound_with_a_hole_is_corrupt_and_a_scratch_is_told() {
     assert_eq!(clean.damaged_us, 0);
     assert!((100_000..1_000_000).contains(&scratch.damaged_us), "{}", scratch.damaged_us);
     assert_eq!(error.code(), "input_corrupt", "{error}");
+}
+
+/// Ten seconds of frames without any header, silent in one half and loud in the other: their rate is that of neither.
+pub(crate) fn uncounted() -> [PathBuf; 4] {
+    let made = |name: &str, first: &str, then: &str, coded: &[&str]| {
+        let source = format!("aevalsrc=if(lt(t\\,5)\\,{first}\\,{then}):d=10:s=44100");
+        clips::clip(name, &[&["-f", "lavfi", "-i", &source], coded].concat())
+    };
+    let (noise, hush) = ("0.5*(random(0)-0.5)", "0.0001*sin(440*t)");
+    let mp3 = ["-c:a", "libmp3lame", "-q:a", "2", "-write_xing", "0", "-id3v2_version", "0"];
+    let adts = ["-c:a", "aac", "-b:a", "128k"];
+    [
+        made("loud-first.mp3", noise, hush, &mp3),
+        made("loud-last.mp3", hush, noise, &mp3),
+        made("loud-first.aac", noise, hush, &adts),
+        made("loud-last.aac", hush, noise, &adts),
+    ]
+}
+
+#[tokio::test]
+async fn a_length_that_is_only_guessed_makes_no_sound_too_short() {
+    for source in uncounted() {
+        let folder = tempfile::tempdir().unwrap();
+        let guessed_us = clips::probed(&source).await.unwrap().duration_us.unwrap();
+        assert!(guessed_us.abs_diff(10_000_000) > 1_000_000, "{source:?} tells {guessed_us} us");
+
+        let wish = Wish { duration: seconds(10, 1), ..Wish::default() };
+        let track = made(&source, folder.path(), wish).await.unwrap();
+
+        assert!(track.decoded_us.abs_diff(10_000_000) < 100_000, "{source:?}: {} us", track.decoded_us);
+    }
+}
+
+#[tokio::test]
+async fn a_guessed_length_is_measured_and_half_of_it_is_truncated() {
+    let (limits, cancel) = (Limits::default(), CancellationToken::new());
+    for source in uncounted() {
+        let probe = clips::probed(&source).await.unwrap();
+        let probe = with_measured_length(&clips::toolbox(), &source, probe, &limits, &cancel).await.unwrap();
+        let lengths = [probe.duration_us, probe.audio().unwrap().duration_us].map(Option::unwrap);
+        assert!(lengths.iter().all(|us| us.abs_diff(10_000_000) < 100_000), "{source:?}: {lengths:?}");
+        let folder = tempfile::tempdir().unwrap();
+        let half = folder.path().join(source.file_name().unwrap());
+        let bytes = std::fs::read(&source).unwrap();
+        // Most of the bytes are of the loud half.
+        std::fs::write(&half, &bytes[..bytes.len() / 4]).unwrap();
+
+        let wish = || Wish { duration: seconds(10, 1), ..Wish::default() };
+        made_as(&probe, &source, folder.path(), wish()).await.unwrap();
+        let error = made_as(&probe, &half, folder.path(), wish()).await.unwrap_err();
+
+        assert_eq!(error.code(), "input_truncated", "{source:?}: {error}");
+    }
 }

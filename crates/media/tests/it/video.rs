@@ -8,6 +8,7 @@ mod colours;
 mod damage;
 mod determinism;
 mod edits;
+mod hardware;
 mod joints;
 mod length;
 mod patience;

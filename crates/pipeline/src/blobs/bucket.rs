@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum};
 use object_store::client::{HttpClient, HttpConnector};
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path as StorePath;
 use object_store::{
     BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload, RetryConfig,
@@ -41,13 +42,6 @@ const CONTENT_TYPES: [(&str, &str); 17] = [
     ("dat", "application/octet-stream"),
     ("txt", "text/plain; charset=utf-8"),
 ];
-
-/// The type of a file that a recipe makes, by its name.
-pub fn content_type(path: &str) -> &'static str {
-    let suffix = path.rsplit_once('.').map_or("", |(_, suffix)| suffix);
-    let known = CONTENT_TYPES.iter().find(|(known, _)| *known == suffix);
-    known.map_or("application/octet-stream", |(_, mime)| mime)
-}
 
 /// How a bucket is reached.
 #[derive(Clone)]
@@ -173,6 +167,44 @@ impl Bucket {
         let whole = path.as_ref();
         let rest = whole.strip_prefix(&self.prefix).map(|rest| rest.trim_start_matches('/'));
         rest.unwrap_or(whole).to_owned()
+    }
+
+    /// Names of folders directly below one, behind one of them, in order.
+    pub(super) async fn folders(
+        &self,
+        below: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let path = self.path(below)?;
+        let base = if path.as_ref().is_empty() { String::new() } else { format!("{path}/") };
+        // The character behind `/`: all that lies in the folder comes before it.
+        let offset = after.map(|after| format!("{base}{after}0"));
+        let mut options = PaginatedListOptions {
+            offset: offset.clone(),
+            delimiter: Some("/".into()),
+            max_keys: Some(limit),
+            ..PaginatedListOptions::default()
+        };
+        let mut names = Vec::new();
+        loop {
+            let prefix = (!base.is_empty()).then_some(base.as_str());
+            let listed = self.s3.list_paginated(prefix, options.clone()).await;
+            let listed = listed.map_err(|error| StoreError::of(below, &error))?;
+            let found =
+                listed.result.common_prefixes.iter().filter_map(|path| path.filename().map(str::to_owned));
+            // Not every server knows where to begin.
+            names.extend(
+                found.filter(|name| offset.as_ref().is_none_or(|offset| format!("{base}{name}/") > *offset)),
+            );
+            options.page_token = listed.page_token;
+            if options.page_token.is_none() || names.len() >= limit {
+                break;
+            }
+        }
+        names.sort_by_cached_key(|name| format!("{name}/"));
+        names.truncate(limit);
+        Ok(names)
     }
 
     /// Stores it unless there is something under the key; says whether it did.

@@ -97,6 +97,27 @@ impl Folder {
         Ok(())
     }
 
+    /// Names of folders directly below one, behind one of them, in the order in which a bucket would list them.
+    pub(super) fn folders(&self, below: &str, after: Option<&str>, limit: usize) -> io::Result<Vec<String>> {
+        let entries = match std::fs::read_dir(self.root.join(below)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let after = after.map(|after| format!("{after}/"));
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let name = name + "/";
+            if entry.file_type()?.is_dir() && after.as_ref().is_none_or(|after| name > *after) {
+                names.push(name);
+            }
+        }
+        names.sort();
+        names.truncate(limit);
+        Ok(names.into_iter().map(|name| name.trim_end_matches('/').to_owned()).collect())
+    }
+
     /// Removes staged files below a prefix that nobody has touched for so long, and says how many.
     pub(super) fn remove_staged(&self, below: &str, older_than: Duration) -> io::Result<usize> {
         let (mut removed, mut folders) = (0, vec![self.root.join(below)]);

@@ -105,7 +105,7 @@ pub(super) fn sound_bytes(plan: &Plan) -> u64 {
 }
 
 /// Everything of a film that is stored, or its best rung alone with the sound.
-pub(super) fn film_bytes(plan: &Plan, best_rung_only: bool, source_bytes: u64) -> u64 {
+pub(crate) fn film_bytes(plan: &Plan, best_rung_only: bool, source_bytes: u64) -> u64 {
     let Some(video) = &plan.video else { return sound_bytes(plan) };
     if video.delivery == Delivery::Copy {
         return source_bytes;

@@ -23,7 +23,7 @@ impl Work for Audio {
         let probe = input.probe.ok_or_else(|| Failed::unexpected("the input was not probed"))?;
         let folder = attempt.subfolder("sound")?;
         let (shop, cancel) = (attempt.shop, &attempt.cancel);
-        let made = make_audio(&shop.toolbox, source.path(), &probe, spec, &shop.limits, &folder, cancel);
+        let made = make_audio(&attempt.toolbox, source.path(), &probe, spec, &shop.limits, &folder, cancel);
         let made = Box::pin(made).await?;
         let (mut files, mut renditions) = (Vec::new(), Vec::new());
         for rendition in &made.renditions {

@@ -12,6 +12,7 @@ use crate::blobs::StoreError;
 use crate::cache::{remember, work_of};
 use crate::failure::Attempted;
 use crate::keys;
+use crate::lifetime::announce_loss;
 use crate::records::{INPUT, InputRecord, OutputRecord, SourceAt, read_all};
 
 pub(super) struct Conclude;
@@ -25,8 +26,8 @@ impl Work for Conclude {
         // A store that removes nothing, or lists nothing, is no reason to find fault with the run: the next sweep tries again.
         let removed = match tidy(attempt, &input, &outputs).await {
             Ok(removed) => removed,
-            Err(error) => {
-                tracing::warn!(run.id = %attempt.run, %error, "what the run stored on the way is left to a sweep");
+            Err(failed) => {
+                tracing::warn!(run.id = %attempt.run, reason = failed.message, "what the run stored on the way is left to a sweep");
                 0
             }
         };
@@ -48,15 +49,23 @@ async fn tidy(
     attempt: &Attempt<'_>,
     input: &InputRecord,
     outputs: &[(String, OutputRecord)],
-) -> Result<usize, StoreError> {
+) -> Attempted<usize> {
     let (blobs, of_run) = (&attempt.shop.blobs, keys::of_run(&attempt.job.tenant, attempt.run));
     let named = named(input, outputs.iter().map(|(_, output)| output));
     let stored = blobs.list(&of_run).await?;
     let unnamed: Vec<String> = stored.into_iter().filter(|key| !named.contains(key)).collect();
     let removed = unnamed.len();
+    if removed > 0 {
+        announce_loss(&*attempt.shop.queue, attempt.run).await?;
+    }
     blobs.delete_all(unnamed).await?;
     // Whoever was to end these puts is dead, or no longer counts.
-    Ok(removed + blobs.sweep_unfinished_below(&of_run, Duration::ZERO).await?)
+    match blobs.sweep_unfinished_below(&of_run, Duration::ZERO).await {
+        Ok(unfinished) => Ok(removed + unfinished),
+        // Not every store tells of them.
+        Err(StoreError::Invalid { .. }) => Ok(removed),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The blobs of a run that somebody may still ask for.

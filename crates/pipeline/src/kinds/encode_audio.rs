@@ -83,5 +83,5 @@ async fn make(
     let on_progress = |progress: telecine_media::Progress| {
         attempt.context.progress(progress.out_time_us as f64 / total_us);
     };
-    Ok(make_soundtrack(&attempt.shop.toolbox, &spec, &on_progress, &attempt.cancel).await?)
+    Ok(make_soundtrack(&attempt.toolbox, &spec, &on_progress, &attempt.cancel).await?)
 }

@@ -12,9 +12,8 @@ use tokio::sync::mpsc;
 use super::{Attempt, ENCODE_RANGE, Work};
 use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::figures;
-use crate::film::stored_segments;
 use crate::keys;
-use crate::records::{PlanRecord, RungSegment, SegmentRecord, StoredFile, segment_key};
+use crate::records::{PlanRecord, RungSegment, SegmentRecord, StoredFile, read_named, segment_key};
 
 pub(super) struct EncodeRange;
 
@@ -59,9 +58,7 @@ impl Work for EncodeRange {
                     let _ = tell.send(done);
                 }
             };
-            Box::pin(encode_range(&attempt.shop.toolbox, &job, &attempt.cancel, tell))
-                .await
-                .map_err(Failed::from)
+            Box::pin(encode_range(&attempt.toolbox, &job, &attempt.cancel, tell)).await.map_err(Failed::from)
         };
         // The first of them to fail ends the other: a dropped encode kills its programs.
         let began = Instant::now();
@@ -75,9 +72,10 @@ impl Work for EncodeRange {
 
 /// What an earlier attempt has stored is not made again, unless somebody has removed it since.
 async fn stored_already(attempt: &Attempt<'_>, step: &str, range: SegmentRange) -> Attempted<Vec<u32>> {
-    let stored = stored_segments(attempt, step).await?;
+    let keys: Vec<String> = range.segments().map(|segment| segment_key(step, segment)).collect();
+    let stored = read_named::<SegmentRecord>(&*attempt.shop.queue, attempt.run, &keys).await?;
     let mut there = Vec::new();
-    for record in range.segments().filter_map(|segment| stored.get(&segment)) {
+    for (_, record) in stored {
         let mut is_there = true;
         for file in record.files.iter().flat_map(|rung| [&rung.init, &rung.file]) {
             is_there &= attempt.shop.blobs.exists(&file.key).await?;

@@ -75,7 +75,7 @@ async fn run(attempt: &Attempt<'_>, spec: &ExecSpec, given: &Given, work: &Path)
         file_size_bytes: Some(shop.limits.file_bytes),
         ..ToolLimits::default()
     };
-    let tool = shop
+    let tool = attempt
         .toolbox
         .user_program(&program, may, "exec")
         .args(&spec.command[1..])

@@ -23,7 +23,7 @@ impl Work for Image {
         let folder = attempt.subfolder("variants")?;
         let (shop, cancel) = (attempt.shop, &attempt.cancel);
         let made =
-            make_images(&shop.toolbox, source.path(), input.format, spec, &shop.limits, &folder, cancel);
+            make_images(&attempt.toolbox, source.path(), input.format, spec, &shop.limits, &folder, cancel);
         let made = Box::pin(made).await?;
         let (mut files, mut variants) = (Vec::new(), Vec::new());
         for output in &made.outputs {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use telecine_queue::{JobFilter, Page, Spawn};
 
-use super::{Attempt, Work};
+use super::{Attempt, Work, sign_in};
 use crate::cache::{borrow, work_of};
 use crate::failure::{Attempted, Failed};
 use crate::graph::Graph;
@@ -20,6 +20,7 @@ impl Work for Ingest {
     async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
         require_first(attempt).await?;
         let meta = attempt.meta().await?;
+        sign_in(attempt.shop).await?;
         let input = described(attempt, &meta).await?;
         attempt.leave(INPUT, &input);
         if !meta.fresh && meta.recipe.is_repeatable() {
@@ -64,7 +65,7 @@ async fn require_first(attempt: &Attempt<'_>) -> Attempted<()> {
 async fn described(attempt: &Attempt<'_>, meta: &RunMeta) -> Attempted<InputRecord> {
     let shop = attempt.shop;
     let (taken, source) = take(attempt, &meta.input).await?;
-    let (format, probe) = examine(&shop.toolbox, source.path(), &shop.limits, &attempt.cancel).await?;
+    let (format, probe) = examine(&attempt.toolbox, source.path(), &shop.limits, &attempt.cancel).await?;
     Ok(InputRecord {
         uri: meta.input.to_string(),
         bytes: taken.bytes,

@@ -33,7 +33,7 @@ impl Work for Mp4 {
             )
         })?;
         let folder = attempt.subfolder("joined")?;
-        let (toolbox, cancel) = (&attempt.shop.toolbox, &attempt.cancel);
+        let (toolbox, cancel) = (&attempt.toolbox, &attempt.cancel);
         let made =
             progressive_from_segments(toolbox, video, local.sound.as_ref(), OFFSET, &folder, cancel).await?;
         if made.frames != verified.frames {

@@ -37,7 +37,8 @@ impl Work for PicturesOfVideo {
         let probe = input.probe.ok_or_else(|| Failed::unexpected("the input was not probed"))?;
         let folder = attempt.subfolder("pictures")?;
         let (shop, cancel) = (attempt.shop, &attempt.cancel);
-        let made = make_pictures(&shop.toolbox, source.path(), &probe, spec, &shop.limits, &folder, cancel);
+        let made =
+            make_pictures(&attempt.toolbox, source.path(), &probe, spec, &shop.limits, &folder, cancel);
         let parts = parts_of(Box::pin(made).await?, &folder).await?;
         publish(attempt, &step, parts).await
     }

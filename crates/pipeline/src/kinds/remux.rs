@@ -31,7 +31,7 @@ impl Work for Remuxing {
             offset: OFFSET,
             folder: &folder,
         };
-        match remux_to_segments(&attempt.shop.toolbox, &spec, &attempt.cancel).await? {
+        match remux_to_segments(&attempt.toolbox, &spec, &attempt.cancel).await? {
             Remux::Done(made) => store(attempt, &step, &plan, *made).await,
             Remux::Unfit(why) => encode_instead(attempt, &step, &input, why).await,
         }

@@ -1,5 +1,15 @@
-//! `sweep`: removes what nobody will ask for: blobs of ended runs that no output names, uploads that expired, and runs
-//! whose time is over. It belongs to no run; every worker sees to it that it is scheduled.
+//! `sweep`: removes what nobody will ask for, a bounded part of it at a time. It belongs to no run; every worker sees to it
+//! that it is scheduled.
+//!
+//! - Runs whose time is over, and runs that came to nothing and that history has forgotten ([`runs`]).
+//! - Blobs of ended runs that no output names ([`runs`]), and blobs of runs that the database does not know ([`orphans`]).
+//! - Uploads that expired, and puts that never ended.
+//!
+//! How far it came is noted in the store, one [`note`] for each database that uses it; the next sweep goes on from there.
+
+mod note;
+mod orphans;
+mod runs;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,39 +18,54 @@ use async_trait::async_trait;
 use futures_util::TryStreamExt;
 use serde_json::{Value, json};
 use telecine_queue::{
-    Failure, Job, JobContext, Kind, Missed, NewJob, NewSchedule, QueueError, Run, RunFilter, RunPage,
-    RunState, Timestamp,
+    Failure, Job, JobContext, Kind, Missed, NewJob, NewSchedule, QueueError, RunId, Timestamp,
 };
 
-use super::conclude::named;
 use super::{SWEEP, lane_of};
-use crate::cache::{delete, end_again};
 use crate::failure::Attempted;
 use crate::keys;
-use crate::records::{INPUT, InputRecord, OutputRecord, read, read_all};
 use crate::workshop::Workshop;
+
+use note::{Note, database_of};
 
 /// At half past every hour, in UTC.
 const WHEN: &str = "30 * * * *";
-const PAGE: u32 = 200;
 
 pub(super) struct Sweep(pub(super) Arc<Workshop>);
 
 /// What a sweep removed.
 #[derive(Debug, Default)]
 struct Swept {
-    runs: u32,
-    blobs: u32,
-    uploads: u32,
+    runs: usize,
+    blobs: usize,
+    /// Runs that the database does not know.
+    orphans: usize,
+    uploads: usize,
     /// Puts that never ended.
     unfinished: usize,
 }
 
 /// Sees to it that somebody sweeps.
 pub async fn schedule_sweeps(shop: &Workshop) -> Result<(), QueueError> {
-    let job = NewJob::new(SWEEP, json!({})).lane(lane_of(SWEEP).unwrap_or("io")).priority(10);
+    // By this name the store knows the database. It is drawn once and then kept.
+    let database = database_of(&*shop.queue).await?.unwrap_or_else(|| RunId::new().to_string());
+    let payload = json!({ note::DATABASE: database });
+    let job = NewJob::new(SWEEP, payload).lane(lane_of(SWEEP).unwrap_or("io")).priority(10);
     let schedule = NewSchedule::new(SWEEP, WHEN, job).missed(Missed::Once);
     shop.queue.schedule(schedule).await
+}
+
+/// Notes in the store that this database uses it, before anything is put there.
+pub(crate) async fn sign_in(shop: &Workshop) -> Attempted<()> {
+    if shop.is_signed_in.initialized() {
+        return Ok(());
+    }
+    if let Some(database) = database_of(&*shop.queue).await? {
+        note::sign_in(&shop.blobs, &database).await?;
+        // Another job of this process may have been faster.
+        let _ = shop.is_signed_in.set(());
+    }
+    Ok(())
 }
 
 #[async_trait]
@@ -55,60 +80,29 @@ impl Kind for Sweep {
 
     async fn run(&self, job: &Job, context: &JobContext) -> Result<Value, Failure> {
         let swept = sweep(&self.0, context).await.map_err(|failed| failed.settle(job, context))?;
-        Ok(
-            json!({ "runs": swept.runs, "blobs": swept.blobs, "uploads": swept.uploads, "unfinished": swept.unfinished }),
-        )
+        Ok(json!({
+            "runs": swept.runs, "blobs": swept.blobs, "orphans": swept.orphans, "uploads": swept.uploads,
+            "unfinished": swept.unfinished,
+        }))
     }
 }
 
 async fn sweep(shop: &Workshop, context: &JobContext) -> Attempted<Swept> {
     let mut swept = Swept::default();
-    let ended = [RunState::Succeeded, RunState::Partial, RunState::Failed, RunState::Cancelled];
-    let filter = RunFilter { states: ended.into(), ..RunFilter::default() };
-    let mut page = RunPage::first(PAGE);
-    loop {
-        let listed = shop.queue.list_runs(&filter, page).await?;
-        for run in &listed.data {
-            if context.stopping().is_cancelled() {
-                return Ok(swept);
-            }
-            sweep_run(shop, run, &mut swept).await?;
-        }
-        match listed.next_cursor {
-            Some(before) => page = RunPage { before: Some(before), limit: PAGE },
-            None => break,
-        }
-    }
+    let stopping = context.stopping();
+    let database = database_of(&*shop.queue).await?;
+    let mut note = match &database {
+        Some(database) => Note::read(&shop.blobs, database).await?,
+        // Nobody scheduled this one; it begins at the beginning.
+        None => Note::default(),
+    };
+    runs::sweep(shop, &stopping, &mut note, &mut swept).await?;
     sweep_uploads(shop, &mut swept).await?;
+    if let Some(database) = &database {
+        orphans::sweep(shop, &stopping, database, &mut note, &mut swept).await?;
+        note.write(&shop.blobs, database).await?;
+    }
     Ok(swept)
-}
-
-async fn sweep_run(shop: &Workshop, run: &Run, swept: &mut Swept) -> Attempted<()> {
-    let Some(finished_at) = run.finished_at else { return Ok(()) };
-    if shop.keep_runs.is_some_and(|keep| is_older(finished_at, keep)) {
-        delete(&*shop.queue, &shop.blobs, &run.id).await?;
-        swept.runs += 1;
-        return Ok(());
-    }
-    if end_again(&*shop.queue, &shop.blobs, run).await? {
-        swept.runs += 1;
-        return Ok(());
-    }
-    let is_whole = matches!(run.state, RunState::Succeeded | RunState::Partial);
-    if is_whole || !is_older(finished_at, shop.keep_unpublished) {
-        return Ok(());
-    }
-    let keys = shop.blobs.list(&keys::of_run(&run.tenant, &run.id)).await?;
-    let Some(input) = read::<InputRecord>(&*shop.queue, &run.id, INPUT).await? else { return Ok(()) };
-    let outputs = read_all::<OutputRecord>(&*shop.queue, &run.id).await?;
-    // Nothing of a cancelled run counts as published.
-    let is_kept = run.state != RunState::Cancelled;
-    let named = named(&input, outputs.iter().map(|(_, output)| output).filter(|_| is_kept));
-    for key in keys.iter().filter(|key| !named.contains(*key)) {
-        shop.blobs.delete(key).await?;
-        swept.blobs += 1;
-    }
-    Ok(())
 }
 
 async fn sweep_uploads(shop: &Workshop, swept: &mut Swept) -> Attempted<()> {

@@ -39,8 +39,14 @@ pub(super) async fn take(attempt: &Attempt<'_>, path: &Path) -> Attempted<(Taken
 
 /// Whether the file may be taken, and is not too large.
 pub(super) fn check(path: &Path, shop: &Workshop) -> Attempted<()> {
+    allowed(path, shop).map(drop)
+}
+
+/// The file by the name that the kernel has for it, if it may be taken.
+pub(super) fn allowed(path: &Path, shop: &Workshop) -> Attempted<PathBuf> {
     let opened = open_allowed(path, &shop.input_folders)?;
-    Ok(shop.limits.check_file_bytes(opened.meta.len())?)
+    shop.limits.check_file_bytes(opened.meta.len())?;
+    Ok(opened.path)
 }
 
 struct Opened {

@@ -1,12 +1,11 @@
 //! The same work is done once, and what is shared lives as long as somebody uses it.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use libtest_mimic::Trial;
 use telecine_media::{ImageSpec, ImageVariant, Ladder, VideoSpec};
 use telecine_pipeline::{Deleted, Does, Input, Recipe, Submission, delete, describe, retry, submit};
-use telecine_queue::{JobFilter, JobState, NewJob, Page, Pausable, RunId, RunState};
+use telecine_queue::{RunId, RunState};
 
 use crate::clips;
 use crate::crash::files_below;
@@ -21,10 +20,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             borrowing_races_deleting,
         ),
         trial("cache::what_is_no_longer_whole_is_not_borrowed".into(), what_is_not_whole_is_not_borrowed),
+        trial("cache::a_borrowed_film_can_be_played_at_once".into(), a_borrowed_film_is_playable),
         trial("cache::an_input_is_taken_in_once".into(), an_input_is_taken_in_once),
         trial("cache::a_damaged_segment_is_made_again".into(), a_damaged_segment_is_made_again),
         trial("cache::what_a_run_stored_on_the_way_is_removed".into(), intermediates_are_removed),
-        trial("cache::a_sweep_removes_what_a_cancelled_run_left".into(), a_sweep_removes_what_was_left),
     ]
 }
 
@@ -133,36 +132,6 @@ async fn intermediates_are_removed() {
     studio.close().await;
 }
 
-async fn a_sweep_removes_what_was_left() {
-    let studio = Studio::tuned(|shop| shop.keep_unpublished = Duration::ZERO).await;
-    let file = studio.file("film.mp4");
-    clips::film(3, &file);
-    studio.queue.pause(&Pausable::Kind("package".into())).await.unwrap();
-    let run = studio.submit(&recipe(vec![hls()]), &file).await;
-    let filter = JobFilter { run: Some(run.clone()), kind: Some("package".into()), ..JobFilter::default() };
-    studio
-        .until(async || {
-            let listed = studio.queue.list(&filter, Page::first(1)).await.unwrap().data;
-            listed.first().is_some_and(|job| job.state == JobState::Pending)
-        })
-        .await;
-    studio.queue.cancel_run(&run).await.unwrap();
-    assert!(!files_below(&studio.file("store")).is_empty());
-
-    let pushed =
-        studio.queue.push(vec![NewJob::new("sweep", serde_json::json!({})).lane("io").into()]).await.unwrap();
-    studio
-        .until(async || {
-            let job = studio.queue.get(pushed[0].jobs[0]).await.unwrap().unwrap();
-            assert_ne!(job.state, JobState::Failed, "{:?}", job.error);
-            job.state == JobState::Completed
-        })
-        .await;
-
-    assert_eq!(files_below(&studio.file("store")), Vec::<PathBuf>::new());
-    studio.close().await;
-}
-
 async fn what_is_not_whole_is_not_borrowed() {
     let studio = Studio::open().await;
     let file = photo(&studio);
@@ -173,6 +142,22 @@ async fn what_is_not_whole_is_not_borrowed() {
     let later = succeeds(&studio, of(&images(160), &file)).await;
 
     assert!(studio.kinds_of(&later).await.contains(&"image".to_owned()));
+    studio.close().await;
+}
+
+async fn a_borrowed_film_is_playable() {
+    let studio = Studio::open().await;
+    let file = studio.file("film.mp4");
+    clips::film(2, &file);
+    let long = "a tenant whose name has odd signs ".repeat(5);
+    let of_tenant = || Submission { tenant: long.clone(), ..of(&recipe(vec![hls()]), &file) };
+    succeeds(&studio, of_tenant()).await;
+
+    let borrower = succeeds(&studio, of_tenant()).await;
+
+    assert_eq!(studio.kinds_of(&borrower).await, ["ingest"]);
+    let shown = describe(&*studio.queue, &borrower).await.unwrap().unwrap();
+    assert!(shown.playable_at.is_some());
     studio.close().await;
 }
 

@@ -6,8 +6,9 @@ use std::process::Command;
 
 use libtest_mimic::Trial;
 use telecine_media::{Ladder, VideoSpec};
-use telecine_pipeline::{Does, Recipe, Step};
-use telecine_queue::{JobFilter, Page, RunState};
+use telecine_pipeline::{Blobs, Does, Recipe, Step};
+use telecine_queue::testing::{Faults, faulty};
+use telecine_queue::{JobFilter, JobState, Page, Pausable, RunState};
 
 use crate::clips;
 use crate::studio::{Studio, hls, recipe, step, trial};
@@ -25,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             what_cannot_be_copied_is_playable_once_encoded,
         ),
         trial("film::sound_alone_becomes_a_stream".into(), sound_alone_becomes_a_stream),
+        trial("film::a_range_reads_no_more_than_its_own_records".into(), a_range_reads_its_own_records),
     ]
 }
 
@@ -45,6 +47,32 @@ async fn a_file_becomes_a_film_that_plays() {
     assert_eq!(ended.state, RunState::Succeeded, "{:?}", studio.failures(&run).await);
     assert_eq!(frames(&studio.main_file(&run, "hls").await), [125, 125]);
     assert_eq!(frames(&studio.main_file(&run, "mp4").await), [125]);
+    studio.close().await;
+}
+
+/// What a whole type of records comes to grows with the film; what is read by name does not.
+async fn a_range_reads_its_own_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = format!("sqlite:{}", folder.path().join("queue.db").display());
+    let faults = Faults::new().refuse("records", 1);
+    let queue = faulty(telecine_queue::open(&database).await.unwrap(), &faults);
+    let blobs = Blobs::in_folder(&folder.path().join("store")).unwrap();
+    let scratch = folder.path().join("scratch");
+    let studio = Studio::arranged(queue, blobs, folder, &scratch, |_| ()).await;
+    studio.queue.pause(&Pausable::Kind("package".into())).await.unwrap();
+    let file = studio.file("film.mp4");
+    clips::film(5, &file);
+
+    let run = studio.submit(&recipe(vec![hls()]), &file).await;
+    let filter = JobFilter { run: Some(run), kind: Some("package".into()), ..JobFilter::default() };
+    studio
+        .until(async || {
+            let listed = studio.queue.list(&filter, Page::first(1)).await.unwrap().data;
+            listed.first().is_some_and(|job| job.state == JobState::Pending)
+        })
+        .await;
+
+    assert_eq!(faults.injected("records"), 0);
     studio.close().await;
 }
 

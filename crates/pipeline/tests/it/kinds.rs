@@ -84,7 +84,7 @@ async fn a_video_has_its_pictures() {
 }
 
 /// ffmpeg, but for what a pattern of the shell says of its arguments: that fails like a broken encoder.
-fn broken_ffmpeg(folder: &Path, pattern: &str) -> Toolbox {
+pub(crate) fn broken_ffmpeg(folder: &Path, pattern: &str) -> Toolbox {
     let path = folder.join("ffmpeg");
     let real = Toolbox::from_path(Confinement::None).path(Program::Ffmpeg).unwrap().display().to_string();
     let text = format!(

@@ -22,6 +22,7 @@ mod s3_server;
 mod sources;
 mod store_faults;
 mod studio;
+mod sweep;
 mod worker;
 
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         film::trials(),
         kinds::trials(),
         cache::trials(),
+        sweep::trials(),
         document::trials(),
         exec::trials(),
         graph::trials(),

@@ -11,7 +11,7 @@ WITH stranded AS MATERIALIZED (
     UPDATE telecine.job
     SET state = CASE WHEN telecine.parks_on(tenant, limit_key) IS NULL THEN 'pending' ELSE 'parked' END,
         parked_on = telecine.parks_on(tenant, limit_key), worker = NULL, slot = NULL, deadline_at = NULL,
-        settled_fence = fence, attempt = GREATEST(attempt - 1, 0), progress = NULL
+        settled_fence = fence, attempt = GREATEST(attempt - 1, 0), progress = NULL, ready_at = now()
     WHERE id = ANY(ARRAY(SELECT id FROM stranded)) AND state = 'running'
     RETURNING id, lane, kind, state
 ), remembered AS (

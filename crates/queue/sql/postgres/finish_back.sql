@@ -3,8 +3,8 @@
 WITH input AS MATERIALIZED (
     SELECT *
     FROM UNNEST(
-        $1::BIGINT[], $2::BIGINT[], $3::BIGINT[], $4::INTEGER[], $5::INTEGER[], $6::TEXT[], $7::TEXT[], $8::INTEGER[]
-    ) AS input (id, fence, delay_ms, attempt, lost, outcome, error, slot)
+        $1::BIGINT[], $2::BIGINT[], $3::BIGINT[], $4::INTEGER[], $5::TEXT[], $6::TEXT[], $7::INTEGER[]
+    ) AS input (id, fence, delay_ms, attempt, outcome, error, slot)
 ), held AS MATERIALIZED (
     SELECT job.id, job.state, job.worker, job.slot, job.claimed_at
     FROM telecine.job
@@ -25,7 +25,9 @@ WITH input AS MATERIALIZED (
             ELSE now() + input.delay_ms * INTERVAL '1 millisecond'
         END,
         worker = NULL, slot = NULL, deadline_at = NULL, settled_fence = job.fence, attempt = input.attempt,
-        lost = input.lost, error = COALESCE(input.error::JSON, job.error), progress = NULL
+        -- A claim that was taken for lost came back after all.
+        lost = CASE WHEN job.state = 'running' THEN job.lost ELSE GREATEST(job.lost - 1, 0) END, ready_at = now(),
+        error = COALESCE(input.error::JSON, job.error), progress = NULL
     FROM input
     WHERE job.id = input.id AND job.fence = input.fence AND job.id = ANY(ARRAY(SELECT id FROM held))
     RETURNING

@@ -1,6 +1,6 @@
 -- finish_done.sql: move jobs to history and count them off their runs, the last one ending its run. A missing row: the
 -- claim was fenced out, or had settled the job before. `guarded` is off for a caller that holds the row's lock and has
--- decided. Deliberately no check for `running`: work of a worker that was taken for dead counts if nobody redid it.
+-- decided, and says how often the job was lost. Deliberately no check for `running`: work of a worker that was taken for dead counts if nobody redid it.
 -- Rows are joined with their outcome once, where they are deleted: each further join of 500 costs about 1 ms.
 WITH input AS MATERIALIZED (
     SELECT *
@@ -20,8 +20,9 @@ WITH input AS MATERIALIZED (
         job.generation, job.fence, job.worker, job.slot, job.claimed_at, job.timeout_ms, job.max_attempts, job.max_lost,
         job.backoff_base_ms, job.backoff_factor, job.backoff_cap_ms, job.limit_key, job.unique_key, job.scratch_bytes,
         job.cost_ms, job.required, job.progress, job.checkpoint, job.payload, job.created_at, input.guarded, input.fence_after,
-        input.settled_after, input.state AS end_state, input.result, input.error, input.attempt, input.lost,
-        input.slot AS end_slot
+        input.settled_after, input.state AS end_state, input.result, input.error, input.attempt, input.slot AS end_slot,
+        -- A claim settles what it was given, but for a loss that it was charged with before it came back.
+        COALESCE(input.lost, CASE WHEN job.state = 'running' THEN job.lost ELSE GREATEST(job.lost - 1, 0) END) AS lost
 ), late AS MATERIALIZED (
     SELECT id, fence FROM gone WHERE state <> 'running' AND guarded
 ), found AS (

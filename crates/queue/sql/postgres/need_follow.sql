@@ -28,7 +28,7 @@ WITH ended AS MATERIALIZED (
             WHEN telecine.parks_on(job.tenant, job.limit_key) IS NOT NULL THEN 'parked'
             ELSE 'pending'
         END,
-        parked_on = telecine.parks_on(job.tenant, job.limit_key)
+        parked_on = telecine.parks_on(job.tenant, job.limit_key), ready_at = now()
     FROM touched
     WHERE job.id = touched.id AND job.id = ANY(ARRAY(SELECT id FROM held)) AND job.state = 'waiting'
     RETURNING

@@ -9,7 +9,7 @@ WITH told AS (
             WHEN telecine.parks_on(job.tenant, job.limit_key) IS NOT NULL THEN 'parked'
             ELSE 'pending'
         END,
-        parked_on = telecine.parks_on(job.tenant, job.limit_key)
+        parked_on = telecine.parks_on(job.tenant, job.limit_key), ready_at = now()
     FROM (
         SELECT waiting.id, COUNT(needed.id) AS needs
         FROM telecine.job AS waiting

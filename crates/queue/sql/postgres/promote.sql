@@ -10,7 +10,7 @@ WITH due AS MATERIALIZED (
 ), ready AS (
     UPDATE telecine.job
     SET state = CASE WHEN telecine.parks_on(tenant, limit_key) IS NULL THEN 'pending' ELSE 'parked' END,
-        parked_on = telecine.parks_on(tenant, limit_key)
+        parked_on = telecine.parks_on(tenant, limit_key), ready_at = now()
     WHERE id = ANY(ARRAY(SELECT id FROM due))
     RETURNING lane, kind, state
 ), counted AS (

@@ -1,8 +1,8 @@
--- prune_runs.sql: forget runs that ended long ago, have no job left, nothing to tell a sink still, and no record: whoever
--- left one forgets the run. The records of a run are looked up one run at a time, never joined: there are many.
+-- prune_runs.sql: forget runs that prune_runs_hold.sql holds, with all that was kept about them. Looked at again, for a sink
+-- may have been told of since: this statement sees what whoever held a run before has added to it.
 WITH gone AS (
     DELETE FROM telecine.run
-    WHERE finished_at < now() - $1 * INTERVAL '1 millisecond' AND state NOT IN ('queued', 'running')
+    WHERE id = ANY($1::TEXT[])
         AND (SELECT 1 FROM telecine.record WHERE record.run = run.id LIMIT 1) IS NULL
         AND NOT EXISTS (SELECT 1 FROM telecine.job WHERE job.run = run.id)
         AND NOT EXISTS (SELECT 1 FROM telecine.job_done WHERE job_done.run = run.id)

@@ -15,7 +15,7 @@ WITH input AS MATERIALIZED (
             ELSE now() + input.delay_ms * INTERVAL '1 millisecond'
         END,
         lost = job.lost + 1, attempt = GREATEST(job.attempt - 1, 0), worker = NULL, slot = NULL, deadline_at = NULL,
-        progress = NULL
+        progress = NULL, ready_at = now()
     FROM input
     WHERE job.id = ANY($1) AND job.id = input.id AND job.state = 'running'
     RETURNING job.lane, job.kind, job.state

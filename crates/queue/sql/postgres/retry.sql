@@ -5,7 +5,7 @@ WITH back AS (
     INSERT INTO telecine.job (
         id, tenant, run, step, kind, lane, priority, fair_at, state, generation, fence, settled_fence, timeout_ms,
         max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
-        cost_ms, required, checkpoint, payload, created_at, parked_on
+        cost_ms, required, checkpoint, payload, created_at, parked_on, ready_at
     )
     OVERRIDING SYSTEM VALUE
     SELECT
@@ -25,7 +25,7 @@ WITH back AS (
         ),
         CASE WHEN $2 = 'pending' AND telecine.parks_on(tenant, limit_key) IS NOT NULL THEN 'parked' ELSE $2 END, generation + 1, fence, fence,
         timeout_ms, max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key,
-        scratch_bytes, cost_ms, required, checkpoint, payload, created_at, telecine.parks_on(tenant, limit_key)
+        scratch_bytes, cost_ms, required, checkpoint, payload, created_at, telecine.parks_on(tenant, limit_key), now()
     FROM telecine.job_done
     WHERE id = $1
     ON CONFLICT (tenant, kind, unique_key) WHERE unique_key IS NOT NULL DO NOTHING

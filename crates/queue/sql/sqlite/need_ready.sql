@@ -1,2 +1,2 @@
 -- need_ready.sql: the last need was met.
-UPDATE job SET state = ?2, parked_on = ?3 WHERE id = ?1 AND state = 'waiting'
+UPDATE job SET state = ?2, parked_on = ?3, ready_at = ?4 WHERE id = ?1 AND state = 'waiting'

@@ -5,6 +5,7 @@ SET state = CASE
         WHEN tenant <> '' AND EXISTS (SELECT 1 FROM job_limit WHERE scope = 'tenant' AND key = job.tenant) THEN 'parked'
         ELSE 'pending'
     END,
+    ready_at = ?1,
     parked_on = CASE
         WHEN tenant <> '' AND EXISTS (SELECT 1 FROM job_limit WHERE scope = 'tenant' AND key = job.tenant) THEN 'tenant'
         WHEN limit_key IS NOT NULL THEN 'key'

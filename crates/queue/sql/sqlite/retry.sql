@@ -3,7 +3,7 @@
 INSERT INTO job (
     id, tenant, run, step, kind, lane, priority, fair_at, state, generation, fence, settled_fence, timeout_ms,
     max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
-    cost_ms, required, checkpoint, payload, created_at, parked_on
+    cost_ms, required, checkpoint, payload, created_at, parked_on, ready_at
 )
 SELECT
     id, tenant, run, step, kind, lane, COALESCE((SELECT run.priority FROM run WHERE run.id = job_done.run), priority),
@@ -18,7 +18,7 @@ SELECT
     ), 0)),
     ?3, generation + 1, fence, fence, timeout_ms,
     max_attempts, max_lost, backoff_base_ms, backoff_factor, backoff_cap_ms, limit_key, unique_key, scratch_bytes,
-    cost_ms, required, checkpoint, payload, created_at, ?4
+    cost_ms, required, checkpoint, payload, created_at, ?4, ?5
 FROM job_done
 WHERE id = ?1
 ON CONFLICT (tenant, kind, unique_key) WHERE unique_key IS NOT NULL DO NOTHING

@@ -8,11 +8,11 @@ use sqlx::postgres::PgRow;
 
 use super::connect::{Database, ms};
 use super::failure::Tried;
-use super::read::{big_number, instant, json, number, parsed, value};
+use super::read::{big_number, instant, json, number, optional_instant, parsed, value};
 use super::session::{Session, statement};
 use super::sql;
 use crate::bell::Ring;
-use crate::event::{Delivered, Event, LONGEST_DELAY, PARCEL_EVENTS, Parcel, Undelivered};
+use crate::event::{Delivered, Event, LONGEST_DELAY, OutboxDepth, PARCEL_EVENTS, Parcel, Undelivered};
 use crate::run::RunId;
 
 /// An event on its way to its run.
@@ -88,6 +88,22 @@ pub(super) async fn remove_sink(database: &Database, name: &str) -> Tried<bool> 
     statement(sql!("sink_forget")).bind(name).execute(&mut tx).await?;
     tx.commit().await?;
     Ok(known)
+}
+
+pub(super) async fn depths(database: &Database) -> Tried<Vec<OutboxDepth>> {
+    let mut connection = database.connection().await?;
+    let rows = statement(sql!("outbox_depths"))
+        .bind(i64::from(OutboxDepth::MAX_RUNS))
+        .fetch_all(&mut connection)
+        .await?;
+    let depth = |row: &PgRow| {
+        Ok(OutboxDepth {
+            sink: value(row, "sink")?,
+            waiting: big_number(row, "waiting")?,
+            oldest_at: optional_instant(row, "oldest_at")?,
+        })
+    };
+    rows.iter().map(depth).collect()
 }
 
 pub(super) async fn take(database: &Database, sink: &str, runs: u32, lease: Duration) -> Tried<Vec<Parcel>> {

@@ -34,7 +34,8 @@ pub(super) struct Ending {
     pub(super) result: Option<String>,
     pub(super) error: Option<String>,
     pub(super) attempt: u32,
-    pub(super) lost: u32,
+    /// `None`: as it is, without the loss of a claim that came back.
+    pub(super) lost: Option<u32>,
     pub(super) slot: Option<u32>,
     /// Whether it may end a run.
     pub(super) in_run: bool,
@@ -54,7 +55,7 @@ impl Ending {
             result: None,
             error: None,
             attempt: number(live, "attempt")?,
-            lost: number(live, "lost")?,
+            lost: Some(number(live, "lost")?),
             slot: None,
             in_run: true,
         })
@@ -67,7 +68,6 @@ pub(super) struct Return {
     pub(super) fence: i64,
     pub(super) delay: Duration,
     pub(super) attempt: u32,
-    pub(super) lost: u32,
     pub(super) outcome: AttemptOutcome,
     pub(super) error: Option<String>,
     pub(super) slot: Option<u32>,
@@ -146,7 +146,7 @@ fn sort_out(batch: &[&Finish]) -> (Vec<Ending>, Vec<Return>) {
     let (mut endings, mut returns) = (Vec::new(), Vec::new());
     for finish in batch {
         let (job, slot) = (&finish.claim.job, finish.claim.slot);
-        let (id, fence, lost) = (job.id.0, job.fence.0, job.lost);
+        let (id, fence) = (job.id.0, job.fence.0);
         match finish.verdict() {
             Verdict::Done { state, result, error } => endings.push(Ending {
                 id,
@@ -158,13 +158,13 @@ fn sort_out(batch: &[&Finish]) -> (Vec<Ending>, Vec<Return>) {
                 result: result.map(ToString::to_string),
                 error: error.map(error_json),
                 attempt: job.attempt,
-                lost,
+                lost: None,
                 slot,
                 in_run: job.run.is_some(),
             }),
             Verdict::Back { delay, attempt, outcome, error } => {
                 let error = error.map(error_json);
-                returns.push(Return { id, fence, delay, attempt, lost, outcome, error, slot });
+                returns.push(Return { id, fence, delay, attempt, outcome, error, slot });
             }
         }
     }
@@ -262,7 +262,7 @@ pub(super) async fn end(
         .bind(each.clone().map(|ending| ending.result.as_deref()).collect::<Vec<_>>())
         .bind(each.clone().map(|ending| ending.error.as_deref()).collect::<Vec<_>>())
         .bind(each.clone().map(|ending| small(ending.attempt)).collect::<Vec<_>>())
-        .bind(each.clone().map(|ending| small(ending.lost)).collect::<Vec<_>>())
+        .bind(each.clone().map(|ending| ending.lost.map(small)).collect::<Vec<_>>())
         .bind(each.map(|ending| ending.slot.map(small)).collect::<Vec<_>>())
         .fetch_all(connection)
         .await?;
@@ -288,7 +288,6 @@ pub(super) async fn put_back(
         .bind(each.clone().map(|back| back.fence).collect::<Vec<_>>())
         .bind(each.clone().map(|back| ms(back.delay)).collect::<Vec<_>>())
         .bind(each.clone().map(|back| small(back.attempt)).collect::<Vec<_>>())
-        .bind(each.clone().map(|back| small(back.lost)).collect::<Vec<_>>())
         .bind(each.clone().map(|back| back.outcome.as_str()).collect::<Vec<_>>())
         .bind(each.clone().map(|back| back.error.as_deref()).collect::<Vec<_>>())
         .bind(each.map(|back| back.slot.map(small)).collect::<Vec<_>>())

@@ -140,7 +140,7 @@ pub(super) async fn follow(
                 result: None,
                 error: Some(error_json(&need_failed(JobId(culprit), parsed(row, "culprit_state")?))),
                 attempt: number(row, "attempt")?,
-                lost: number(row, "lost")?,
+                lost: Some(number(row, "lost")?),
                 slot: None,
                 in_run: true,
             });

@@ -23,6 +23,7 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0003_entries.sql"),
     },
     Migration { version: 4, name: "0004_feed", sql: include_str!("../../migrations/postgres/0004_feed.sql") },
+    Migration { version: 5, name: "0005_ages", sql: include_str!("../../migrations/postgres/0005_ages.sql") },
 ];
 
 /// Applies what is missing, or refuses a database that is behind.

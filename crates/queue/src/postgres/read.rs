@@ -15,8 +15,8 @@ use super::sql;
 use crate::backoff::Backoff;
 use crate::claim::Attempt;
 use crate::graph::Record;
-use crate::job::{Fence, Job, JobId, JobState};
-use crate::queue::{Count, JobFilter, Listed, Page};
+use crate::job::{Fence, Job, JobId, JobState, MAX_PRIORITY};
+use crate::queue::{Age, Count, JobFilter, Listed, Page};
 use crate::run::{Run, RunId};
 use crate::timestamp::Timestamp;
 use crate::worker::{Worker, WorkerId};
@@ -103,6 +103,26 @@ fn count(row: &PgRow) -> Tried<Count> {
         kind: value(row, "kind")?,
         state: parsed(row, "state")?,
         jobs: big_number(row, "jobs")?,
+    })
+}
+
+pub(super) async fn waiting_ages(database: &Database) -> Tried<Vec<Age>> {
+    let mut connection = database.connection().await?;
+    let rows = statement(sql!("waiting_ages"))
+        .bind(i32::from(MAX_PRIORITY))
+        .bind(i64::from(Age::REACH))
+        .fetch_all(&mut connection)
+        .await?;
+    let mut ages = rows.iter().map(age).collect::<Tried<Vec<Age>>>()?;
+    ages.sort();
+    Ok(ages)
+}
+
+fn age(row: &PgRow) -> Tried<Age> {
+    Ok(Age {
+        lane: value(row, "lane")?,
+        kind: value(row, "kind")?,
+        oldest_ready_at: instant(row, "oldest_ready_at")?,
     })
 }
 

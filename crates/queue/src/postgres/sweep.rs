@@ -135,7 +135,7 @@ impl Taken {
             result: None,
             error: Some(error_json(error)),
             attempt: self.attempt,
-            lost: self.lost,
+            lost: Some(self.lost),
             slot: None,
             in_run: true,
         }
@@ -163,9 +163,11 @@ async fn free(
                 ring =
                     ring.and(Ring { ready: delay.is_zero(), scheduled: !delay.is_zero(), ..Ring::default() });
             }
-            Loss::Poison { error } => {
-                poisoned.push(Ending { attempt: job.attempt.saturating_sub(1), lost, ..job.ending(&error) })
-            }
+            Loss::Poison { error } => poisoned.push(Ending {
+                attempt: job.attempt.saturating_sub(1),
+                lost: Some(lost),
+                ..job.ending(&error)
+            }),
         }
     }
     (reaped.freed, reaped.poisoned) = (freed.len() as u64, poisoned.len() as u64);
@@ -204,7 +206,6 @@ async fn fail_overdue(
             fence: job.fence,
             delay: job.backoff.delay(job.attempt),
             attempt: job.attempt,
-            lost: job.lost,
             outcome: AttemptOutcome::Overdue,
             error: Some(error_json(&error)),
             slot: None,
@@ -255,8 +256,12 @@ pub(super) async fn prune(database: &Database, keep: Duration) -> Result<u64> {
 }
 
 async fn prune_the_rest(database: &Database, keep: Duration) -> Tried<()> {
+    let mut tx = database.begin().await?;
+    let held = statement(sql!("prune_runs_hold")).bind(ms(keep)).fetch_all(&mut tx).await?;
+    let held = held.iter().map(|row| value(row, "id")).collect::<Tried<Vec<String>>>()?;
+    statement(sql!("prune_runs")).bind(held).execute(&mut tx).await?;
+    tx.commit().await?;
     let mut connection = database.connection().await?;
-    statement(sql!("prune_runs")).bind(ms(keep)).execute(&mut connection).await?;
     statement(sql!("prune_workers")).bind(ms(keep)).execute(&mut connection).await?;
     statement(sql!("prune_keys")).execute(&mut connection).await?;
     connection.commit().await

@@ -23,6 +23,7 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0003_entries.sql"),
     },
     Migration { version: 4, name: "0004_feed", sql: include_str!("../../migrations/sqlite/0004_feed.sql") },
+    Migration { version: 5, name: "0005_ages", sql: include_str!("../../migrations/sqlite/0005_ages.sql") },
 ];
 
 /// 3.51.3 mends a race of WAL resets that could corrupt a database shared by several processes.

@@ -73,7 +73,7 @@ fn reopen(tx: &Tx<'_>, id: JobId, job: &Standing, state: JobState) -> Result<boo
         _ => requeued(tx, Duration::ZERO, &job.bounded),
     };
     let state = again.state;
-    let started = params![id.0, tx.line.now_us(), state.as_str(), again.parked_on];
+    let started = params![id.0, tx.line.now_us(), state.as_str(), again.parked_on, tx.now.as_ms()];
     if tx.run(sql!("retry"), started)? == 0 {
         return Ok(false);
     }

@@ -13,7 +13,7 @@ use super::sql;
 use super::writer::Tx;
 use crate::bell::Ring;
 use crate::error::Result;
-use crate::event::{Delivered, Event, LONGEST_DELAY, PARCEL_EVENTS, Parcel, Undelivered};
+use crate::event::{Delivered, Event, LONGEST_DELAY, OutboxDepth, PARCEL_EVENTS, Parcel, Undelivered};
 use crate::run::RunId;
 use crate::timestamp::Timestamp;
 
@@ -52,6 +52,21 @@ pub(super) fn add_sink(tx: &Tx<'_>, name: &str) -> Result<bool> {
 pub(super) fn remove_sink(tx: &Tx<'_>, name: &str) -> Result<bool> {
     tx.run(sql!("sink_forget"), [name])?;
     Ok(tx.run(sql!("sink_remove"), [name])? == 1)
+}
+
+pub(super) fn depths(connection: &Connection) -> rusqlite::Result<Vec<OutboxDepth>> {
+    let reading = connection.unchecked_transaction()?;
+    let mut sinks = reading.prepare_cached(sql!("sinks"))?;
+    let mut depth = reading.prepare_cached(sql!("outbox_depths"))?;
+    let depths = sinks.query_map([], |row| row.get::<_, String>(0))?.map(|sink| {
+        let sink = sink?;
+        depth.query_row(params![sink, OutboxDepth::MAX_RUNS], |row| {
+            let oldest_at = row.get::<_, Option<i64>>(1)?.map(Timestamp::from_ms);
+            let waiting = row.get::<_, i64>(0)?.unsigned_abs();
+            Ok(OutboxDepth { sink: sink.clone(), waiting, oldest_at })
+        })
+    });
+    depths.collect()
 }
 
 pub(super) fn take(tx: &Tx<'_>, sink: &str, runs: u32, lease: Duration) -> Result<Vec<Parcel>> {

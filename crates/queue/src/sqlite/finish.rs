@@ -29,7 +29,6 @@ pub(super) struct Settlement {
     kind: String,
     slot: Option<u32>,
     attempt: u32,
-    lost: u32,
     error: Option<String>,
     end: End,
     /// It belongs to no run and no limit, so nothing else changes when it ends.
@@ -62,7 +61,6 @@ impl Settlement {
             kind: job.kind.clone(),
             slot,
             attempt,
-            lost: job.lost,
             error: error.map(error_json),
             end,
             stands_alone: finish.claim.stands_alone(),
@@ -146,7 +144,8 @@ fn settle(tx: &Tx<'_>, settlement: &Settlement) -> Result<Settled> {
                 settled_fence: Some(settlement.fence),
                 slot: settlement.slot,
                 attempt: Some(settlement.attempt),
-                lost: Some(settlement.lost),
+                // Taken for lost, it came back after all.
+                losses: -i32::from(held.state != JobState::Running),
                 error: settlement.error.as_deref(),
                 result: result.as_deref(),
             };
@@ -194,7 +193,8 @@ pub(super) struct Ending<'a> {
     pub(super) slot: Option<u32>,
     /// `None`: as it is.
     pub(super) attempt: Option<u32>,
-    pub(super) lost: Option<u32>,
+    /// How many more than the job has.
+    pub(super) losses: i32,
     pub(super) error: Option<&'a str>,
     pub(super) result: Option<&'a str>,
 }
@@ -208,7 +208,7 @@ impl<'a> Ending<'a> {
             settled_fence: None,
             slot: None,
             attempt: None,
-            lost: None,
+            losses: 0,
             error,
             result: None,
         }
@@ -234,7 +234,7 @@ pub(super) fn end_one(tx: &Tx<'_>, id: JobId, held: &Standing, last: &Ending<'_>
             last.settled_fence.map(|fence| fence.0),
             last.slot,
             last.attempt,
-            last.lost,
+            last.losses,
             last.error,
             last.result,
             tx.now.as_ms()
@@ -269,7 +269,7 @@ fn put_back(
     let state = again.state.as_str();
     tx.run(
         sql!("finish_back"),
-        params![id, state, again.run_at, settlement.attempt, settlement.lost, error, again.parked_on],
+        params![id, state, again.run_at, settlement.attempt, error, again.parked_on, tx.now.as_ms()],
     )?;
     tx.count(&held.lane, &held.kind, held.state, -1);
     tx.count(&held.lane, &held.kind, again.state, 1);

@@ -132,7 +132,7 @@ fn ready_if_met(tx: &Tx<'_>, job: JobId, left: Option<(i64, Option<i64>)>) -> Re
     if state == JobState::Parked {
         tx.touch(bounded.bounds());
     }
-    tx.run(sql!("need_ready"), params![job.0, state.as_str(), parked_on])?;
+    tx.run(sql!("need_ready"), params![job.0, state.as_str(), parked_on, tx.now.as_ms()])?;
     tx.count(&standing.lane, &standing.kind, JobState::Waiting, -1);
     tx.count(&standing.lane, &standing.kind, state, 1);
     tx.ring(Ring {

@@ -253,7 +253,8 @@ fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
 
 fn admit(tx: &Tx<'_>, jobs: &[i64]) -> Result<()> {
     if !jobs.is_empty() {
-        move_jobs(tx, sql!("limit_admit"), [list(jobs)?], (JobState::Parked, JobState::Pending))?;
+        let admitted = params![list(jobs)?, tx.now.as_ms()];
+        move_jobs(tx, sql!("limit_admit"), admitted, (JobState::Parked, JobState::Pending))?;
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ fn release_stranded(tx: &Tx<'_>, beat: &Beat) -> Result<()> {
         let outcome = AttemptOutcome::Stranded.as_str();
         tx.run(sql!("attempt_add"), params![id, None::<u32>, tx.now.as_ms(), outcome, None::<&str>])?;
         let again = requeued(tx, Duration::ZERO, &bounded);
-        tx.run(sql!("beat_release"), params![id, again.state.as_str(), again.parked_on])?;
+        tx.run(sql!("beat_release"), params![id, again.state.as_str(), again.parked_on, tx.now.as_ms()])?;
         tx.count(&lane, &kind, JobState::Running, -1);
         tx.count(&lane, &kind, again.state, 1);
         tracing::warn!(job.id = id, "gave back a job that was claimed but never arrived");

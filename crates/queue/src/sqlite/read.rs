@@ -1,14 +1,17 @@
 //! What only looks: `get`, `list`, `attempts`, `counts`.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::row::{self, Columns};
 use super::sql;
 use crate::claim::Attempt;
 use crate::graph::Record;
-use crate::job::{Job, JobId};
-use crate::queue::{Count, JobFilter, Listed, Page};
+use crate::job::{Job, JobId, MAX_PRIORITY};
+use crate::queue::{Age, Count, JobFilter, Listed, Page};
 use crate::run::{Run, RunId};
+use crate::timestamp::Timestamp;
 
 pub(super) fn get(connection: &Connection, id: JobId) -> rusqlite::Result<Option<Job>> {
     connection.prepare_cached(sql!("get"))?.query_row([id.0], row::job).optional()
@@ -39,6 +42,37 @@ pub(super) fn counts(connection: &Connection) -> rusqlite::Result<Vec<Count>> {
         Ok(Count { lane, kind, state, jobs: u64::try_from(column.next::<i64>()?).unwrap_or(0) })
     })?;
     rows.collect()
+}
+
+/// Line by line, all of them at one instant.
+pub(super) fn waiting_ages(connection: &Connection) -> rusqlite::Result<Vec<Age>> {
+    let reading = connection.unchecked_transaction()?;
+    let mut oldest: BTreeMap<(String, String), i64> = BTreeMap::new();
+    let mut lanes = reading.prepare_cached(sql!("waiting_lanes"))?;
+    for lane in lanes.query_map([], |row| row.get::<_, String>(0))? {
+        let (lane, mut above) = (lane?, i64::from(MAX_PRIORITY) + 1);
+        let mut next = reading.prepare_cached(sql!("waiting_next"))?;
+        while let Some(priority) =
+            next.query_row(params![lane, above], |row| row.get::<_, i64>(0)).optional()?
+        {
+            let mut line = reading.prepare_cached(sql!("waiting_ages"))?;
+            let ages = line.query_map(params![lane, priority, Age::REACH], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+            })?;
+            for age in ages {
+                let (kind, ready_at) = age?;
+                let oldest = oldest.entry((lane.clone(), kind)).or_insert(ready_at);
+                *oldest = ready_at.min(*oldest);
+            }
+            above = priority;
+        }
+    }
+    let ages = oldest.into_iter().map(|((lane, kind), ready_at)| Age {
+        lane,
+        kind,
+        oldest_ready_at: Timestamp::from_ms(ready_at),
+    });
+    Ok(ages.collect())
 }
 
 pub(super) fn get_run(connection: &Connection, id: &RunId) -> rusqlite::Result<Option<Run>> {

@@ -99,14 +99,14 @@ fn free_lost(tx: &Tx<'_>, taken: &Taken, reaped: &mut Reaped) -> Result<()> {
             let state = again.state.as_str();
             tx.run(
                 sql!("reap_free"),
-                params![job.id.0, state, again.run_at, attempt, lost, again.parked_on],
+                params![job.id.0, state, again.run_at, attempt, lost, again.parked_on, tx.now.as_ms()],
             )?;
             tx.count(&job.lane, &job.kind, JobState::Running, -1);
             tx.count(&job.lane, &job.kind, again.state, 1);
             reaped.freed += 1;
         }
         Loss::Poison { error } => {
-            fail(tx, taken, &error, attempt, lost)?;
+            fail(tx, taken, &error, attempt, 1)?;
             reaped.poisoned += 1;
         }
     }
@@ -119,13 +119,13 @@ fn fail_overdue(tx: &Tx<'_>, taken: &Taken) -> Result<()> {
     remember(tx, job, AttemptOutcome::Overdue, Some(&error))?;
     tx.ring(Ring { revoked: true, ..Ring::default() });
     if job.attempt >= job.max_attempts {
-        return fail(tx, taken, &error, job.attempt, job.lost);
+        return fail(tx, taken, &error, job.attempt, 0);
     }
     let again = requeued(tx, job.backoff.delay(job.attempt), &taken.bounded);
     let (state, error) = (again.state.as_str(), error_json(&error));
     tx.run(
         sql!("finish_back"),
-        params![job.id.0, state, again.run_at, job.attempt, job.lost, error, again.parked_on],
+        params![job.id.0, state, again.run_at, job.attempt, error, again.parked_on, tx.now.as_ms()],
     )?;
     tx.count(&job.lane, &job.kind, JobState::Running, -1);
     tx.count(&job.lane, &job.kind, again.state, 1);
@@ -139,7 +139,7 @@ fn remember(tx: &Tx<'_>, job: &Job, outcome: AttemptOutcome, error: Option<&JobE
 }
 
 /// Ends a job that no claim of its own has settled: a claim that comes late is refused.
-fn fail(tx: &Tx<'_>, taken: &Taken, error: &JobError, attempt: u32, lost: u32) -> Result<()> {
+fn fail(tx: &Tx<'_>, taken: &Taken, error: &JobError, attempt: u32, losses: i32) -> Result<()> {
     let job = &taken.job;
     let held = Standing {
         lane: job.lane.clone(),
@@ -153,7 +153,7 @@ fn fail(tx: &Tx<'_>, taken: &Taken, error: &JobError, attempt: u32, lost: u32) -
     let last = Ending {
         slot: job.slot,
         attempt: Some(attempt),
-        lost: Some(lost),
+        losses,
         ..Ending::unclaimed(JobState::Failed, Some(&error))
     };
     end(tx, job.id, &held, &last)

@@ -1,5 +1,6 @@
 //! Every promise of the queue, listed once and kept on every database.
 
+mod ages;
 mod claims;
 mod costs;
 mod decorators;
@@ -83,6 +84,7 @@ promises! {
         two_claims_of_one_job_in_one_batch_are_told_apart
         a_result_too_large_fails_the_job_and_not_the_worker
         an_outcome_of_a_deleted_job_is_refused
+        a_job_that_goes_back_at_once_keeps_its_time
     ;
     leases:
         a_silent_workers_jobs_are_freed
@@ -90,6 +92,7 @@ promises! {
         completions_of_one_batch_are_judged_one_by_one
         a_late_failure_that_nobody_reclaimed_counts_as_a_failure
         a_job_that_gets_further_each_time_is_no_poison
+        losses_that_a_checkpoint_forgave_do_not_come_back
         losses_count_apart_and_end_in_poison
         a_beat_keeps_a_worker_alive_and_refuses_what_it_lost
         progress_and_checkpoint_reach_the_next_claim
@@ -151,6 +154,10 @@ promises! {
         a_list_spans_live_jobs_and_history
         filters_narrow_a_list
         counts_agree_with_the_rows
+    ;
+    ages:
+        a_job_waits_from_when_it_could_be_claimed
+        ages_are_told_by_lane_and_kind
     ;
     workers:
         a_worker_runs_what_is_pushed
@@ -227,6 +234,7 @@ promises! {
     ;
     costs:
         looking_at_runs_costs_the_same_behind_a_long_history
+        ages_cost_the_same_behind_a_deep_backlog
     ;
     faults:
         a_database_that_dies_loses_nothing
@@ -239,6 +247,8 @@ promises! {
         callers_may_tell_of_their_own
         events_stay_until_their_run_is_forgotten_and_every_sink_has_them
         a_runs_events_wait_for_its_first_unsent_one
+        what_waits_for_sinks_is_counted
+        a_run_that_is_told_of_as_it_is_pruned_is_whole_or_gone
         an_event_that_is_committed_late_is_not_skipped
         events_have_no_gaps_through_kills
         a_relay_loses_and_reorders_nothing

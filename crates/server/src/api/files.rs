@@ -1,6 +1,6 @@
 //! The files of a run: published ones, and those of a film that is still being made.
 
-mod kind;
+pub(super) mod kind;
 mod range;
 
 use std::sync::Arc;
@@ -204,7 +204,7 @@ fn unsatisfiable(bytes: u64) -> Response {
 fn guard(headers: &mut HeaderMap, path: &str) {
     let kind = Kind::of(path);
     // A problem has its own.
-    if !headers.get(header::CONTENT_TYPE).is_some_and(|known| known == crate::problem::MEDIA_TYPE) {
+    if headers.get(header::CONTENT_TYPE).is_none_or(|known| known != crate::problem::MEDIA_TYPE) {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind.content_type));
         headers.insert(header::CONTENT_DISPOSITION, kind.disposition(path));
     }

@@ -2,6 +2,7 @@
 
 mod change;
 mod create;
+mod log;
 mod look;
 
 use std::sync::Arc;
@@ -15,12 +16,15 @@ use crate::app::App;
 use crate::caller::Caller;
 use crate::problem::Problem;
 
+pub(super) use create::refused;
+
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(create::create, look::list))
         .routes(routes!(look::get, change::prioritise, change::delete))
         .routes(routes!(change::cancel))
         .routes(routes!(change::retry))
+        .routes(routes!(log::log))
 }
 
 /// The caller's run by that id. What is no id, what is not there and what is another tenant's answer alike.

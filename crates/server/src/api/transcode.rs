@@ -28,6 +28,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::files::kind::Kind;
 use super::uploads::{FileBytes, FileForm, form};
 use crate::app::App;
 use crate::caller::{Caller, Scope};
@@ -110,7 +111,7 @@ struct TranscodeQuery {
     /// The name of a recipe.
     #[param(min_length = 1, max_length = 200, example = "thumbnail")]
     recipe: String,
-    /// The output to answer with, `poster`; or one file of it, `image/320.webp`. Not needed where the recipe has one.
+    /// The output to answer with, `poster`; or one file of it, `image/0-320x180.webp`. Not needed where the recipe has one.
     #[param(min_length = 1, max_length = 400, example = "poster")]
     output: Option<String>,
     /// Values of the recipe's steps, as a run has them: `{"pictures": {"poster": {"long_side": 320}}}`.
@@ -238,7 +239,7 @@ fn failed(error: &Failed) -> Problem {
         | "storage_unavailable"
         | "storage_corrupt"
         | "storage_invalid"
-        | "tool_missing" => {
+        | "capability_missing" => {
             tracing::error!(code = error.code, message = error.message, "synchronous work failed");
             Problem::new(
                 Code::Unavailable,
@@ -256,16 +257,17 @@ fn timed_out() -> Problem {
 
 /// The file is open and has no name any more: it is gone when it is sent.
 fn answer(made: Made) -> Response {
+    let kind = Kind::of(&made.path);
     let mut response = Body::from_stream(ReaderStream::new(made.file)).into_response();
     let headers = [
-        (header::CONTENT_TYPE, made.content_type.to_owned()),
+        (header::CONTENT_TYPE, kind.content_type.to_owned()),
         (header::CONTENT_LENGTH, made.bytes.to_string()),
         (header::ETAG, format!("\"{}\"", made.sha256)),
-        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{}\"", made.name)),
         // It is somebody's file: a browser that opens it here must not run what is in it.
         (header::CONTENT_SECURITY_POLICY, "sandbox".to_owned()),
         (header::CACHE_CONTROL, "no-store".to_owned()),
     ];
+    response.headers_mut().insert(header::CONTENT_DISPOSITION, kind.disposition(&made.path));
     let valued = |(name, value): (HeaderName, String)| Some((name, HeaderValue::try_from(value).ok()?));
     response.headers_mut().extend(headers.into_iter().filter_map(valued));
     response

@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("connections::two_thousand_half_open_ones_slow_nobody_down", two_thousand_half_open),
         trial("connections::what_is_no_http_does_no_harm", what_is_no_http),
         trial("connections::a_request_under_way_is_finished_before_the_server_stops", a_request_under_way),
+        trial("connections::a_stop_ends_open_streams", a_stop_ends_open_streams),
         trial("connections::a_stop_does_not_wait_for_those_who_say_nothing", a_stop_does_not_wait),
     ]
 }
@@ -243,6 +244,21 @@ async fn a_request_under_way() {
     let answer = ends(&mut halfway).await;
     assert!(answer.starts_with("HTTP/1.1 401") && answer.contains("connection: close"), "{answer}");
     stopped.await.unwrap();
+}
+
+async fn a_stop_ends_open_streams() {
+    let served = Served::start().await;
+    let stream = served.get("/v1/events").send().await.unwrap();
+    assert_eq!(
+        (stream.status().as_u16(), &stream.headers()["content-type"]),
+        (200, &"text/event-stream".parse().unwrap())
+    );
+
+    let rest = tokio::spawn(stream.bytes());
+    served.stop().await;
+
+    // Ended, not broken off: the last chunk has come.
+    assert!(rest.await.unwrap().is_ok());
 }
 
 async fn a_stop_does_not_wait() {

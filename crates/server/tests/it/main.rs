@@ -13,11 +13,22 @@ mod connections;
 mod events;
 mod health;
 mod metrics;
+mod files;
+mod looks;
 mod operations;
+#[path = "../../../queue/tests/it/postgres_server.rs"]
+#[allow(dead_code, reason = "the queue's own tests use more of it")]
+mod postgres_server;
 mod requests;
 mod runs;
+#[path = "../../../pipeline/tests/it/s3_server.rs"]
+#[allow(dead_code, reason = "the pipeline's own tests use more of it")]
+mod s3_server;
 mod support;
+mod transcode;
+mod sweep;
 mod uploads;
+mod webhooks;
 
 use std::process::ExitCode;
 
@@ -40,10 +51,15 @@ fn main() -> ExitCode {
         events::trials(),
         health::trials(),
         metrics::trials(),
+        files::trials(),
+        looks::trials(),
         operations::trials(),
         requests::trials(),
+        sweep::trials(),
         runs::trials(),
+        transcode::trials(),
         uploads::trials(),
+        webhooks::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }

@@ -10,6 +10,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("requests::each_has_an_id_that_the_answer_repeats", each_has_an_id),
         trial("requests::what_is_wrong_in_a_body_is_said_with_its_place", what_is_wrong_in_a_body),
         trial("requests::the_description_is_there_for_everybody", the_description_is_there),
+        trial("requests::its_pages_have_every_operation_and_every_code", its_pages),
     ]
 }
 
@@ -84,5 +85,42 @@ async fn the_description_is_there() {
 
     assert!(description["paths"]["/v1/session"]["post"].is_object(), "{description}");
     assert_eq!(description["components"]["securitySchemes"]["key"]["scheme"], "bearer");
+    served.stop().await;
+}
+
+async fn its_pages() {
+    let served = Served::with(|_, options| options.trust_loopback = false).await;
+    let read = async |path: &str| {
+        let answer = served.get(path).send().await.unwrap();
+        let policy = answer.headers()["content-security-policy"].to_str().unwrap().to_owned();
+        (answer.headers()["content-type"].to_str().unwrap().to_owned(), policy, answer.text().await.unwrap())
+    };
+    let description: serde_json::Value =
+        served.get("/openapi.json").send().await.unwrap().json().await.unwrap();
+
+    let (kind, policy, api) = read("/docs").await;
+    let (_, _, errors) = read("/docs/errors").await;
+    let (style, ..) = read("/docs/style.css").await;
+
+    assert_eq!(kind, "text/html; charset=utf-8");
+    assert!(policy.starts_with("default-src 'none'; style-src 'self';"), "{policy}");
+    assert!(style.starts_with("text/css"), "{style}");
+    for path in description["paths"].as_object().unwrap().keys() {
+        assert!(api.contains(&format!("<code>{path}</code>")), "{path}");
+    }
+    for name in description["components"]["schemas"].as_object().unwrap().keys() {
+        assert!(api.contains(&format!("id=\"schema-{name}\"")), "{name}");
+    }
+    let codes = description["components"]["schemas"]["Code"]["enum"].as_array().unwrap();
+    assert!(codes.len() > 20, "{codes:?}");
+    for code in codes {
+        let code = code.as_str().unwrap();
+        assert!(errors.contains(&format!("<tr id=\"{code}\">")), "{code}");
+    }
+    // Nothing of somebody else's is linked to or loaded.
+    for page in [api, errors] {
+        assert!(!page.contains("href=\"http") && !page.contains("href=\"//"), "{page}");
+        assert!(!page.contains("<script") && !page.contains(" style=") && !page.contains(" src="), "{page}");
+    }
     served.stop().await;
 }

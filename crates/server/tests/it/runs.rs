@@ -318,6 +318,11 @@ fn addresses(id: &str) -> Vec<(Method, String, Option<Value>)> {
         (Method::DELETE, at("?outputs=true"), None),
         (Method::POST, at("/cancel"), None),
         (Method::POST, at("/retry"), Some(json!({}))),
+        (Method::GET, at("/events"), None),
+        (Method::GET, at("/log"), None),
+        (Method::GET, at("/files/pictures/poster.jpg"), None),
+        (Method::GET, at("/files/hls/master.m3u8"), None),
+        (Method::POST, at("/playback"), Some(json!({}))),
     ]
 }
 

@@ -5,6 +5,7 @@ mod cut;
 mod faults;
 mod in_one_request;
 mod protocol;
+mod real_client;
 
 use libtest_mimic::Trial;
 use reqwest::{Client, Method, RequestBuilder, Response};
@@ -17,7 +18,7 @@ use crate::support::{Served, client};
 pub(crate) use child::main_if_server;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [protocol::trials(), cut::trials(), faults::trials(), in_one_request::trials()]
+    [protocol::trials(), cut::trials(), faults::trials(), in_one_request::trials(), real_client::trials()]
         .into_iter()
         .flatten()
         .collect()
@@ -124,7 +125,7 @@ fn noise(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| next()).collect()
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

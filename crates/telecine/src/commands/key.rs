@@ -85,7 +85,7 @@ fn draw(keys: &[Key], now: Timestamp) -> Table {
             human::instant(key.created_at, now).into(),
             match key.revoked_at {
                 None => Cell::painted("valid", Paint::Green),
-                Some(at) => Cell::painted(&format!("revoked {}", human::instant(at, now)), Paint::Dim),
+                Some(at) => Cell::painted(format!("revoked {}", human::instant(at, now)), Paint::Dim),
             },
         ]);
     }

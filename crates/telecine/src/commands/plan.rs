@@ -3,12 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use serde::Serialize;
-use serde_json::Value;
-use telecine_media::{Capabilities, Format, Hardware, Plan, Probe};
-use telecine_pipeline::records::WarningRecord;
-use telecine_pipeline::{Does, Planned, Recipe, Step, examine};
-use telecine_queue::{Needed, NewJob};
+use telecine_media::Capabilities;
+use telecine_pipeline::{Does, JobsOutlook, Outlook, Recipe, StepOutlook, examine, prefers_hardware};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::RecipeFlags;
@@ -16,47 +12,6 @@ use crate::config::Config;
 use crate::output::{Answer, Output, Paint};
 use crate::table::{Cell, Table};
 use crate::{human, programs, recipes};
-
-/// The priority of a run that asks for none.
-const USUAL_PRIORITY: u8 = 50;
-
-/// What a run would do.
-#[derive(Debug, Serialize)]
-struct Outlook<'a> {
-    recipe: &'a str,
-    format: Format,
-    probe: Option<&'a Probe>,
-    steps: Vec<StepOutlook<'a>>,
-    warnings: &'a [WarningRecord],
-    jobs: Vec<JobsOutlook>,
-}
-
-#[derive(Debug, Serialize)]
-struct StepOutlook<'a> {
-    #[serde(flatten)]
-    step: &'a Step,
-    /// Why it cannot be done with this input.
-    left_out: Option<&'a str>,
-    /// Of a step that makes a film.
-    plan: Option<&'a Plan>,
-}
-
-/// Jobs of one part of a step.
-#[derive(Debug, Serialize)]
-struct JobsOutlook {
-    step: String,
-    kind: String,
-    lane: String,
-    count: usize,
-    required: bool,
-    priority: u8,
-    /// The time of one core that all of them probably take.
-    cost_ms: u64,
-    /// Parts of steps that must end first.
-    needs: Vec<String>,
-    /// Segments that each of them makes, from and up to.
-    ranges: Vec<[u64; 2]>,
-}
 
 /// Says what would be done with a file and why. Nothing is decoded.
 pub(super) async fn run(
@@ -72,19 +27,10 @@ pub(super) async fn run(
         examine(&toolbox, file, &config.intake.limits, &cancel),
         Capabilities::detect(&toolbox, &cancel),
     )?;
-    if recipe.enabled_steps().any(prefers_hardware) {
+    if prefers_hardware(&recipe) {
         capabilities.try_hardware(&toolbox, &cancel).await?;
     }
-    let planned = Planned::of(&recipe, format, probe.as_ref(), &capabilities)?;
-    let jobs = planned.jobs(&recipe, probe.as_ref(), USUAL_PRIORITY);
-    let outlook = Outlook {
-        recipe: &recipe.name,
-        format,
-        probe: probe.as_ref(),
-        steps: recipe.enabled_steps().map(|step| StepOutlook::of(step, &planned)).collect(),
-        warnings: &planned.warnings,
-        jobs: counted(&jobs),
-    };
+    let outlook = Outlook::of(&recipe, format, probe, &capabilities, &config.intake.limits)?;
     if output.json {
         output.print_json(&outlook)?;
     } else {
@@ -94,75 +40,17 @@ pub(super) async fn run(
     Ok(Answer::Yes)
 }
 
-fn prefers_hardware(step: &Step) -> bool {
-    matches!(&step.does, Does::Hls(spec) | Does::Mp4(spec) if spec.hardware == Hardware::Prefer)
-}
-
-impl<'a> StepOutlook<'a> {
-    fn of(step: &'a Step, planned: &'a Planned) -> Self {
-        let is_left_out = planned.left_out.contains(&step.name);
-        let why = planned.warnings.iter().find(|warning| is_left_out && warning.step == step.name);
-        Self {
-            step,
-            left_out: why.map(|warning| warning.message.as_str()),
-            plan: planned.plans.get(&step.name),
-        }
-    }
-}
-
-/// Jobs of the same part of a step together, in the order in which the first of them should run.
-fn counted(jobs: &[NewJob]) -> Vec<JobsOutlook> {
-    let mut counted: Vec<JobsOutlook> = Vec::new();
-    for job in jobs {
-        let step = job.step.clone().unwrap_or_default();
-        let nth = counted.iter().position(|other| other.step == step && other.kind == job.kind);
-        let nth = nth.unwrap_or_else(|| {
-            counted.push(JobsOutlook::none_of(&step, job));
-            counted.len() - 1
-        });
-        counted[nth].add(job, jobs);
-    }
-    counted
-}
-
-impl JobsOutlook {
-    fn none_of(step: &str, job: &NewJob) -> Self {
-        Self {
-            step: step.to_owned(),
-            kind: job.kind.clone(),
-            lane: job.lane.clone(),
-            count: 0,
-            required: job.required,
-            priority: job.priority,
-            cost_ms: 0,
-            needs: Vec::new(),
-            ranges: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, job: &NewJob, all: &[NewJob]) {
-        self.count += 1;
-        self.cost_ms += u64::from(job.cost_ms);
-        let range = [&job.payload["range"]["start"], &job.payload["range"]["end"]].map(Value::as_u64);
-        if let [Some(start), Some(end)] = range {
-            self.ranges.push([start, end]);
-        }
-        for need in &job.needs {
-            let Needed::Nth(nth) = need.on else { continue };
-            let step = all.get(nth).and_then(|needed| needed.step.clone()).unwrap_or_default();
-            if !self.needs.contains(&step) {
-                self.needs.push(step);
-            }
-        }
-    }
-}
-
-fn decisions(recipe: &Recipe, outlook: &Outlook<'_>) -> Table {
+fn decisions(recipe: &Recipe, outlook: &Outlook) -> Table {
     let mut table = Table::new(["STEP", "ABOUT", "DECISION", "WHY"]);
     for StepOutlook { step, left_out, plan } in &outlook.steps {
         let name = step.name.as_str();
         if let Some(why) = left_out {
-            table.row([name.into(), "step".into(), Cell::painted("left out", Paint::Yellow), (*why).into()]);
+            table.row([
+                name.into(),
+                "step".into(),
+                Cell::painted("left out", Paint::Yellow),
+                why.as_str().into(),
+            ]);
         } else if let Some(film) = recipe.segments_for(step) {
             let how = format!("joined from the segments of {}", film.name);
             table.row([name.into(), "file".into(), how.into(), "as the recipe says".into()]);

@@ -8,6 +8,7 @@ pub(crate) mod ended;
 pub(crate) mod export;
 pub(crate) mod input;
 mod pace;
+mod place;
 pub(crate) mod screen;
 mod sight;
 
@@ -157,7 +158,7 @@ async fn interrupted(
     Ok(Answer::Interrupted)
 }
 
-/// As it can be typed again. `--fresh` would start over.
+/// As it can be typed again, to follow the run that was just stopped: `--fresh` would begin another one.
 fn this_command() -> String {
     let words = std::env::args().filter(|word| word != "--fresh");
     words.map(|word| quoted(&harmless(&word))).collect::<Vec<_>>().join(" ")

@@ -1,5 +1,8 @@
 //! The binary as an operator meets it: arguments in, text and exit codes out.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod afar;
 mod clips;
 mod commands;
 mod demo;
@@ -7,9 +10,15 @@ mod intake;
 mod media;
 mod observability;
 mod plan;
+#[path = "../../../queue/tests/it/postgres_server.rs"]
+#[allow(dead_code, reason = "the queue's own tests use more of it")]
+mod postgres_server;
 mod recipes;
 mod run;
 mod serve;
+#[path = "../../../pipeline/tests/it/s3_server.rs"]
+#[allow(dead_code, reason = "the pipeline's own tests use more of it")]
+mod s3_server;
 mod steering;
 mod telecine;
 mod watch;

@@ -107,13 +107,15 @@ struct Begun<'a> {
 }
 
 impl<'a> Begun<'a> {
-    fn start(place: &'a Place) -> Self {
+    fn start(place: &'a Place, more: &[&str]) -> Self {
+        let mut before = BTreeMap::new();
+        collect(&place.path("out/.telecine/store"), &mut before);
         // One slot: the other ranges are still to be done when the first is stored.
-        let mut command = place.command(&run(&["--slots", "cpu=1,io=1"]));
+        let mut command = place.command(&run(&[&["--slots", "cpu=1,io=1"], more].concat()));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let mut begun = Self { place, child };
         let until = Instant::now() + PATIENCE;
-        while begun.segments().is_empty() {
+        while begun.segments().len() == before.len() {
             assert!(Instant::now() < until, "no segment was stored");
             assert_eq!(
                 begun.child.try_wait().expect("a child"),
@@ -167,7 +169,7 @@ fn collect(folder: &Path, found: &mut BTreeMap<PathBuf, u64>) {
 fn goes_on_where_it_stopped(signal: Signal, expected: Option<i32>) {
     let place = Place::new();
     film(30, &place.path("film.mp4"));
-    let (code, talk, before) = Begun::start(&place).end(signal);
+    let (code, talk, before) = Begun::start(&place, &[]).end(signal);
     assert_eq!(code, expected, "{talk}");
 
     let ended = place.run(&run(&["--json"]));
@@ -193,4 +195,74 @@ fn after_ctrl_c_the_same_command_goes_on_where_it_stopped() {
 #[test]
 fn after_a_kill_the_same_command_goes_on_where_it_stopped() {
     goes_on_where_it_stopped(Signal::KILL, None);
+}
+
+#[test]
+fn after_ctrl_c_of_a_fresh_run_the_command_that_is_told_goes_on_with_it() {
+    let place = Place::new();
+    film(24, &place.path("film.mp4"));
+    let first = document(&place.run(&run(&["--json"])));
+    let (code, talk, _) = Begun::start(&place, &["--fresh"]).end(Signal::INT);
+    assert_eq!(code, Some(130), "{talk}");
+
+    let told = talk.lines().find_map(|line| line.strip_prefix("to go on: ")).expect("it says how to go on");
+    let arguments: Vec<&str> = told.split(' ').skip(1).chain(["--json"]).collect();
+    let ended = place.run(&arguments);
+
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("goes on where it stopped"), "{ended:?}");
+    let listed = place.json(&["runs", "ls", "--database", "sqlite:out/.telecine/queue.db"]);
+    let ids: Vec<&Value> = listed["data"].as_array().expect("a list").iter().map(|run| &run["id"]).collect();
+    let resumed = document(&ended);
+    assert_eq!(ids, [&resumed["runs"][0]["id"], &first["runs"][0]["id"]], "the fresh one, and no third");
+}
+
+#[test]
+fn a_result_that_is_edited_in_place_is_no_blob_and_is_put_back() {
+    let place = Place::new();
+    film(2, &place.path("film.mp4"));
+    assert_eq!(place.run(&run(&[])).code, Some(0));
+    let master = place.path("out/film/hls/master.m3u8");
+    let text = std::fs::read_to_string(&master).expect("a playlist");
+    let mut opened = std::fs::File::options().append(true).open(&master).expect("a file of the user's own");
+    std::io::Write::write_all(&mut opened, b"# edited").expect("written");
+
+    assert_eq!(place.run(&run(&[])).code, Some(0));
+
+    assert_eq!(std::fs::read_to_string(&master).expect("a playlist"), text);
+}
+
+#[test]
+fn a_hidden_file_has_results_that_can_be_seen() {
+    let place = Place::new();
+    film(2, &place.path(".film.mp4"));
+
+    let ended = place.run(&["run", ".film.mp4", "--out", "out"]);
+
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(frames(&place.path("out/film/hls/master.m3u8")), [50]);
+}
+
+#[test]
+fn what_can_do_without_an_optional_step_is_partial_and_says_so() {
+    let place = Place::new();
+    film(2, &place.path("film.mp4"));
+    place.write(
+        "labelled.toml",
+        "[steps.thumbnail]\nkind = \"pictures\"\nwith = { poster = {} }\n\n\
+         [steps.label]\nkind = \"exec\"\nrequired = false\nwith = { command = [\"/bin/false\"] }\n",
+    );
+
+    let ended = place.run(&run(&["--recipe", "labelled.toml"]));
+    let told = place.run(&run(&["--recipe", "labelled.toml", "--json"]));
+
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.stderr.contains("film.mp4 partial after"), "{ended:?}");
+    assert!(
+        ended.stderr.contains("not made: film.mp4: label: ") && ended.stderr.contains("next: "),
+        "{ended:?}"
+    );
+    assert!(place.holds("out/film/thumbnail/poster.jpg"), "what could be made is there");
+    assert_eq!(told.code, Some(3), "{told:?}");
+    assert_eq!(document(&told)["runs"][0]["status"], "partial");
 }

@@ -187,19 +187,3 @@ async fn rgb_and_full_range_keep_their_colours() {
         assert!(near, "{}: {:?}", source.display(), colours[0]);
     }
 }
-
-#[tokio::test]
-async fn hardware_is_believed_only_when_it_was_seen_to_work() {
-    let source = halves();
-    let recipe = serde_json::from_str(r#"{"video": {"hardware": "prefer", "allow_copy": false}}"#).unwrap();
-    let mut capabilities = super::capabilities().await.clone();
-    capabilities.try_hardware(&clips::toolbox(), &tokio_util::sync::CancellationToken::new()).await.unwrap();
-
-    let plan = telecine_media::plan(&recipe, &clips::probed(&source).await.unwrap(), &capabilities).unwrap();
-
-    let encoder = plan.video.unwrap().encoder;
-    let works = |name: &String| capabilities.working_hardware.contains(name);
-    assert!(capabilities.working_hardware.is_subset(&capabilities.encoders));
-    assert_eq!(works(&encoder.name), !encoder.is_repeatable);
-    assert!(works(&encoder.name) || encoder.name == "libx264");
-}

@@ -225,7 +225,7 @@ pub(super) async fn the_claim_uses_its_index_behind_a_deep_backlog(ground: Arc<G
 
 impl Ground {
     /// Jobs that cannot run now, past every verb: a million pushes would take minutes.
-    fn fill_job(&self, jobs: u64, state: &str, limit_key: &str) {
+    pub(super) fn fill_job(&self, jobs: u64, state: &str, limit_key: &str) {
         let columns = "tenant, kind, lane, priority, fair_at, state, run_at, max_attempts, max_lost, backoff_base_ms, \
                        backoff_factor, backoff_cap_ms, limit_key, parked_on, payload, created_at";
         let values = |run_at: &str, now: &str| {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use telecine_queue::{NewRun, Push, RunFilter, RunId, RunPage, RunState};
+use telecine_queue::{Age, NewRun, Push, RunFilter, RunId, RunPage, RunState};
 
-use crate::ground::{Database, Ground, done, pull, register, settle, work};
+use crate::ground::{Database, Ground, done, pull, push_all, register, settle, work};
 
 /// Neither the history of others nor a tenant's own past is in the way of what is looked for.
 pub(super) async fn looking_at_runs_costs_the_same_behind_a_long_history(ground: Arc<Ground>) {
@@ -60,6 +60,31 @@ macro_rules! look {
             values: ($sqlite, $postgres),
         }
     };
+}
+
+/// A look at how long jobs wait reads so many of them and no more.
+pub(super) async fn ages_cost_the_same_behind_a_deep_backlog(ground: Arc<Ground>) {
+    // Unoptimised, a million rows take minutes to fill in.
+    const PENDING: u64 = if cfg!(debug_assertions) { 50_000 } else { 1_000_000 };
+    let queue = ground.open().await;
+    push_all(&queue, (0..3_000).map(work)).await;
+    let reach = u64::from(Age::REACH);
+    let look = look!("waiting_ages", json!(["cpu", 50, Age::REACH]), format!("100, {reach}"));
+    let alone = ground.cost_of(&look);
+
+    ground.fill_job(PENDING, "'pending'", "NULL");
+    ground.fill_job(PENDING, "'scheduled'", "NULL");
+    let cost = ground.cost_of(&look);
+
+    match ground.database {
+        Database::Sqlite => assert!(cost <= alone + 5, "{cost} steps instead of {alone}"),
+        // Indexes one level deeper, probed for each priority from both ends, and rows of other pages.
+        Database::Postgres | Database::Bouncer => {
+            assert!(cost <= alone + 2 * 101 + 2 * reach, "{cost} pages instead of {alone}");
+        }
+    }
+    let ages = queue.waiting_ages().await.expect("waiting_ages");
+    assert_eq!(ages.iter().map(|age| age.kind.as_str()).collect::<Vec<_>>(), ["work"]);
 }
 
 fn looks_at(run: &RunId) -> [Look; 6] {

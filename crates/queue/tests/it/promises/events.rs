@@ -199,6 +199,57 @@ pub(super) async fn a_runs_events_wait_for_its_first_unsent_one(ground: Arc<Grou
     assert_eq!(ground.rows("outbox"), 0);
 }
 
+pub(super) async fn what_waits_for_sinks_is_counted(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let depths = async || {
+        let depths = queue.outbox_depths().await.expect("outbox_depths");
+        depths.into_iter().map(|depth| (depth.sink, depth.waiting, depth.oldest_at)).collect::<Vec<_>>()
+    };
+    assert_eq!(depths().await, []);
+    queue.add_sink("slow").await.expect("add_sink");
+    let first = push_run(&queue, 1).await;
+    queue.add_sink("fast").await.expect("add_sink");
+    queue.tell(&first, "two", Value::Null).await.expect("tell");
+    let second = push_run(&queue, 1).await;
+    let at = [events(&queue, &first).await, events(&queue, &second).await].concat();
+
+    let (slow, fast) = ("slow".to_owned(), "fast".to_owned());
+    let oldest = |from: usize| at[from..].iter().map(|event| event.at).min();
+    assert_eq!(depths().await, [(fast.clone(), 2, oldest(1)), (slow.clone(), 3, oldest(0))]);
+    let parcels = queue.outbox_take("fast", 10, Duration::from_secs(60)).await.expect("take");
+    assert_eq!(depths().await[0].1, 2, "what is under way has not arrived");
+    let delivered: Vec<_> = parcels.iter().map(telecine_queue::Parcel::delivered).collect();
+    queue.outbox_done("fast", &delivered).await.expect("done");
+
+    assert_eq!(depths().await, [(fast, 0, None), (slow, 3, oldest(0))]);
+}
+
+/// Who tells of a run holds it: a prune must not forget the run and keep the event.
+pub(super) async fn a_run_that_is_told_of_as_it_is_pruned_is_whole_or_gone(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let run = push_run(&queue, 1).await;
+    let claimed = pull_one(&queue, worker).await;
+    settle(&queue, claimed, done()).await;
+    tokio::time::sleep(Duration::from_millis(2)).await;
+
+    if ground.database != Database::Sqlite {
+        use sqlx::{AssertSqlSafe, Connection, Executor};
+        let mut connection = ground.callers_connection().await;
+        let mut tx = connection.begin().await.expect("begin");
+        let tell = format!("UPDATE telecine.run SET playable_at = now() WHERE id = '{run}'");
+        tx.execute(AssertSqlSafe(tell)).await.expect("it is told of");
+        queue.prune(Duration::ZERO).await.expect("prune");
+        tx.commit().await.expect("commit");
+        assert_eq!(events(&queue, &run).await.len(), 4);
+        assert!(queue.get_run(&run).await.expect("get_run").is_some(), "whole");
+    }
+    queue.prune(Duration::ZERO).await.expect("prune");
+
+    assert_eq!(queue.get_run(&run).await.expect("get_run"), None, "gone");
+    assert_eq!(ground.rows("event"), 0);
+}
+
 /// Whoever remembers the last event seen skips those that were written before it and committed after.
 pub(super) async fn an_event_that_is_committed_late_is_not_skipped(ground: Arc<Ground>) {
     let queue = ground.open().await;

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use telecine_queue::{
-    AttemptOutcome, Backoff, Beat, ClaimBeat, Claimed, Finish, JobState, NewJob, NewWorker, Outcome, Queue,
-    QueueError, Settled, WorkerId,
+    AttemptOutcome, Backoff, Beat, ClaimBeat, Claimed, Finish, JobError, JobState, NewJob, NewRun, NewWorker,
+    Outcome, Push, Queue, QueueError, Settled, WorkerId,
 };
 
 use crate::ground::{
@@ -175,6 +175,61 @@ pub(super) async fn a_job_that_gets_further_each_time_is_no_poison(ground: Arc<G
     lose_after_saving(&queue, 5).await;
 
     assert_eq!(lost().await, 2, "the same checkpoint again is no progress");
+}
+
+/// A claim knows how often its job was lost before it; what it saved since has made that void.
+pub(super) async fn losses_that_a_checkpoint_forgave_do_not_come_back(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let mut pulse = queue.pulse().await.expect("pulse");
+    let error = JobError::new("test_failure", "no");
+    for (n, outcome, in_run) in [
+        (1, Outcome::Release, false),
+        (2, Outcome::Snooze { delay: Duration::from_secs(60) }, false),
+        (3, Outcome::Fail { error: error.clone() }, true),
+        (4, Outcome::FailForGood { error }, false),
+        (5, done(), false),
+        (6, done(), true),
+    ] {
+        let push = match in_run {
+            true => Push::run(NewRun::new("film"), [work(n)]),
+            false => work(n).into(),
+        };
+        let id = queue.push(vec![push]).await.expect("push")[0].jobs[0];
+        let lost = async || queue.get(id).await.expect("get").expect("the job").lost;
+        for late in [false, true] {
+            // Once lost, then claimed by a worker that gets further, and that may be given up before it says so.
+            lose_one(&queue).await;
+            let lease = if late { Duration::ZERO } else { Duration::from_secs(60) };
+            let worker = register_for(&queue, lease).await;
+            let claimed = pull_one(&queue, worker).await;
+            assert_eq!(claimed.job.lost, 1, "{outcome:?}");
+            let news =
+                ClaimBeat { checkpoint: Some(json!({ "segment": n, "late": late })), ..claim_beat(&claimed) };
+            let beat = Beat { lease: Duration::from_millis(500), ..beat_of(worker, vec![news]) };
+            pulse.beat(&beat).await.expect("the beat comes before the sweep");
+            assert_eq!(lost().await, 0);
+            if late {
+                eventually("the loss is noticed", || async {
+                    (queue.reap().await.expect("reap").freed == 1).then_some(())
+                })
+                .await;
+                assert_eq!(lost().await, 1);
+            }
+            assert_eq!(settle(&queue, claimed, outcome.clone()).await, Settled::Accepted);
+            assert_eq!(lost().await, 0, "{outcome:?}, late: {late}");
+            let job = queue.get(id).await.expect("get").expect("the job");
+            if !late {
+                // Back to the start for the second time around.
+                if !job.state.is_terminal() {
+                    queue.cancel(id).await.expect("cancel");
+                }
+                queue.retry(id).await.expect("retry");
+            } else if !job.state.is_terminal() {
+                queue.cancel(id).await.expect("cancel");
+            }
+        }
+    }
+    check_invariants(&queue).await;
 }
 
 /// Loses a worker right after its claim has saved a checkpoint.

@@ -2,11 +2,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use telecine_queue::{AttemptOutcome, Backoff, Finish, JobError, JobState, MAX_JSON_BYTES, Outcome, Settled};
+use telecine_queue::{
+    AttemptOutcome, Backoff, Finish, JobError, JobState, MAX_JSON_BYTES, Outcome, Settled, Timestamp,
+};
 
 use crate::ground::{
-    Ground, check_invariants, done, eventually, failed, pull, pull_one, push_all, push_one, register, settle,
-    work,
+    Ground, check_invariants, done, eventually, failed, pull, pull_one, push_all, push_one, register,
+    register_for, settle, work,
 };
 
 /// A backoff short enough to wait out.
@@ -222,4 +224,24 @@ pub(super) async fn an_outcome_of_a_deleted_job_is_refused(ground: Arc<Ground>) 
 
     assert_eq!(settle(&queue, claimed, done()).await, Settled::Refused);
     assert_eq!(queue.get(id).await.expect("get"), None);
+}
+
+pub(super) async fn a_job_that_goes_back_at_once_keeps_its_time(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let at = Timestamp::from_ms(Timestamp::now().as_ms() - 1_000);
+    let id = push_one(&queue, work(1).run_at(at)).await;
+
+    let claimed = pull_one(&queue, worker).await;
+    settle(&queue, claimed, Outcome::Release).await;
+
+    let job = queue.get(id).await.expect("get").expect("the job");
+    assert_eq!((job.state, job.run_at), (JobState::Pending, Some(at)));
+    let silent = register_for(&queue, Duration::ZERO).await;
+    pull_one(&queue, silent).await;
+    eventually("the loss is noticed", || async {
+        (queue.reap().await.expect("reap").freed == 1).then_some(())
+    })
+    .await;
+    assert_eq!(queue.get(id).await.expect("get").expect("the job").run_at, Some(at));
 }

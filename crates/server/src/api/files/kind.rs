@@ -4,8 +4,8 @@ use http::HeaderValue;
 
 /// How a file is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
-    pub(super) content_type: &'static str,
+pub(in crate::api) struct Kind {
+    pub(in crate::api) content_type: &'static str,
     /// Whether a browser may show it; otherwise it is only to be saved.
     is_shown: bool,
 }
@@ -39,7 +39,7 @@ const SAVED: [(&str, &str); 3] =
     [("json", "application/json"), ("txt", "text/plain; charset=utf-8"), ("srt", "application/x-subrip")];
 
 impl Kind {
-    pub(super) fn of(path: &str) -> Self {
+    pub(in crate::api) fn of(path: &str) -> Self {
         let name = path.rsplit('/').next().unwrap_or_default();
         let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
         let among = |known: &[(&str, &'static str)]| {
@@ -54,7 +54,7 @@ impl Kind {
     }
 
     /// With the file's own name, which a user's program may have given it.
-    pub(super) fn disposition(self, path: &str) -> HeaderValue {
+    pub(in crate::api) fn disposition(self, path: &str) -> HeaderValue {
         let name = path.rsplit('/').next().unwrap_or_default();
         let how = if self.is_shown { "inline" } else { "attachment" };
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');

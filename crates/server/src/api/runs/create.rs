@@ -127,7 +127,7 @@ pub(in crate::api) fn refused(refusal: NoSubmission) -> Problem {
     }
 }
 
-pub(in crate::api) fn with_faults(code: Code, faults: Vec<RequestFault>) -> Problem {
+fn with_faults(code: Code, faults: Vec<RequestFault>) -> Problem {
     let told: Vec<String> = faults.iter().map(|fault| format!("{}: {}", fault.path, fault.message)).collect();
     let mistake = |RequestFault { path, code, message }| Mistake { path, code, message };
     Problem::new(code, told.join("\n")).with_errors(faults.into_iter().map(mistake).collect())

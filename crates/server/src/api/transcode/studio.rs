@@ -6,8 +6,8 @@ use std::time::Duration;
 use axum::extract::Request;
 use telecine_pipeline::records::{FailureRecord, read_all};
 use telecine_pipeline::{
-    Blobs, Failed, Input, JobFolder, RunDocument, Scratch, Submission, Workshop, content_type, delete,
-    describe, kinds, submit,
+    Blobs, Failed, Input, JobFolder, RunDocument, Scratch, Submission, Workshop, delete, describe, kinds,
+    submit,
 };
 use telecine_queue::{Queue, RunFilter, RunId, RunPage, Runtime, Slots, WorkerOptions};
 use tempfile::NamedTempFile;
@@ -35,8 +35,7 @@ pub(super) struct Studio {
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) file: File,
-    pub(super) name: String,
-    pub(super) content_type: &'static str,
+    pub(super) path: String,
     pub(super) bytes: u64,
     pub(super) sha256: String,
 }
@@ -117,13 +116,7 @@ impl Studio {
         })?;
         let path = self.shop.blobs.local_path(found.key).ok_or_else(|| Problem::not_found("file"))?;
         let file = File::open(path).await.map_err(|error| unwritable(&error))?;
-        Ok(Made {
-            file,
-            name: found.path.rsplit('/').next().unwrap_or_default().to_owned(),
-            content_type: content_type(found.path),
-            bytes: found.bytes,
-            sha256: found.sha256.to_owned(),
-        })
+        Ok(Made { file, path: found.path.to_owned(), bytes: found.bytes, sha256: found.sha256.to_owned() })
     }
 
     /// Waits for the run. What could be tried again later is not waited for.

@@ -25,7 +25,7 @@ struct Promised {
 }
 
 impl Wanted {
-    /// `poster`, or `image/320.webp`.
+    /// `poster`, or `image/0-320x180.webp`.
     pub(super) fn of(recipe: &Recipe, asked: Option<&str>) -> Result<Self, Problem> {
         let promised = promised(recipe);
         // What a program of the user's own makes shows when it is made.
@@ -137,7 +137,7 @@ fn which<'a>(known: impl Iterator<Item = &'a str>) -> Problem {
 
 fn unknown(asked: &str, known: &[&str]) -> Problem {
     let near = did_you_mean(asked, known);
-    let message = format!("nothing is called `{asked}`{near}; there is {}", known.join(", "));
+    let message = format!("nothing is called `{asked}`{near}");
     impossible(vec![mistake("output", "unknown_output", message)])
 }
 
@@ -160,8 +160,11 @@ mod tests {
         assert_eq!(steps(&of("web-video", Some("poster")).unwrap()), ["pictures"]);
         assert_eq!(steps(&of("vertical", Some("mp4")).unwrap()), ["hls", "mp4"]);
         assert_eq!(steps(&of("thumbnail", None).unwrap()), ["pictures"]);
-        let wanted = of("image", Some("image/320.webp")).unwrap();
-        assert_eq!((wanted.output.as_deref(), wanted.file.as_deref()), (Some("image"), Some("320.webp")));
+        let wanted = of("image", Some("image/0-320x180.webp")).unwrap();
+        assert_eq!(
+            (wanted.output.as_deref(), wanted.file.as_deref()),
+            (Some("image"), Some("0-320x180.webp"))
+        );
         assert!(wanted.recipe.steps.iter().all(|step| step.required && step.attempts == Some(1)));
     }
 

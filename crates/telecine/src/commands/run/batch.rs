@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use telecine_pipeline::records::{InputRecord, PlanRecord, read_all};
-use telecine_pipeline::{Input, Recipe, Submission, Submitted, jobs_of_run, retry, submit};
+use telecine_pipeline::{Input, Recipe, Submission, Submitted, is_deleted, jobs_of_run, retry, submit};
 use telecine_queue::{Queue, QueueError, RunFilter, RunId, RunPage, RunState};
 
 use super::ended::Ended;
@@ -90,18 +90,14 @@ impl Batch {
         let submitted = submit_once(queue, &file, &self.recipe, before)
             .await
             .with_context(|| format!("cannot submit {}", file.shown))?;
-        let taken = match submitted.replayed {
-            false => Taken::New,
-            true => take_up(queue, &submitted.run, before).await?,
+        let (run, taken) = match submitted.replayed {
+            false => (submitted.run, Taken::New),
+            true => match take_up(queue, &submitted.run, before).await? {
+                Some(taken) => (submitted.run, taken),
+                None => (submit(queue, anew(&file, &self.recipe)).await?.run, Taken::New),
+            },
         };
-        self.followed.push(Followed {
-            file,
-            run: submitted.run,
-            taken,
-            steps: Vec::new(),
-            paces: Vec::new(),
-            known: None,
-        });
+        self.followed.push(Followed { file, run, taken, steps: Vec::new(), paces: Vec::new(), known: None });
         Ok(taken)
     }
 
@@ -197,26 +193,25 @@ async fn look_at(
     Ended::of(queue, followed, run, &jobs, folder, exported).await.map(Some)
 }
 
-/// The key makes the same command find the same run.
+/// The same command finds the same run, or the last that `--fresh` has made: by a name that stands for file and recipe.
 async fn submit_once(
     queue: &dyn Queue,
     file: &InputFile,
     recipe: &Recipe,
     before: Before,
 ) -> Result<Submitted, QueueError> {
-    let submission = Submission {
-        idempotency_key: Some(file.key(recipe)),
-        ..Submission::new(recipe.clone(), Input::Path(file.path.clone()))
-    };
-    let anew = Submission { idempotency_key: None, fresh: before == Before::Forget, ..submission.clone() };
+    let anew = anew(file, recipe);
     if before == Before::Forget {
-        return submit(queue, anew).await;
+        return submit(queue, Submission { fresh: true, ..anew }).await;
     }
+    if let Some(run) = last_run(queue, &file.key(recipe)).await? {
+        return Ok(Submitted { run, replayed: true });
+    }
+    // Of two commands at the same moment one is first.
+    let submission = Submission { idempotency_key: Some(file.key(recipe)), ..anew.clone() };
     match submit(queue, submission).await {
-        // What it remembers may be gone: history is pruned.
-        Ok(found) if found.replayed && queue.get_run(&found.run).await?.is_none() => {
-            submit(queue, anew).await
-        }
+        // What it remembers may be gone: somebody deleted it.
+        Ok(found) if found.replayed && is_gone(queue, &found.run).await? => submit(queue, anew).await,
         // Another version of this program wrote its runs down in another way.
         Err(QueueError::KeyReused { .. }) => {
             say(format_args!(
@@ -229,6 +224,26 @@ async fn submit_once(
     }
 }
 
+fn anew(file: &InputFile, recipe: &Recipe) -> Submission {
+    let name = Some(file.key(recipe));
+    Submission { external_id: name, ..Submission::new(recipe.clone(), Input::Path(file.path.clone())) }
+}
+
+async fn last_run(queue: &dyn Queue, name: &str) -> Result<Option<RunId>, QueueError> {
+    let filter =
+        RunFilter { external_id: Some(name.to_owned()), tenant: Some(String::new()), ..RunFilter::default() };
+    for run in queue.list_runs(&filter, RunPage::first(RunPage::MAX_LIMIT)).await?.data {
+        if !is_deleted(queue, &run.id).await? {
+            return Ok(Some(run.id));
+        }
+    }
+    Ok(None)
+}
+
+async fn is_gone(queue: &dyn Queue, run: &RunId) -> Result<bool, QueueError> {
+    Ok(queue.get_run(run).await?.is_none() || is_deleted(queue, run).await?)
+}
+
 /// One that has just ended needs none.
 async fn give_priority(queue: &dyn Queue, run: &RunId, priority: u8) -> Result<(), QueueError> {
     match queue.prioritise_run(run, priority).await {
@@ -237,22 +252,25 @@ async fn give_priority(queue: &dyn Queue, run: &RunId, priority: u8) -> Result<(
     }
 }
 
-async fn take_up(queue: &dyn Queue, run: &RunId, before: Before) -> Result<Taken> {
+/// `None`: too much of it is gone to go on with it.
+async fn take_up(queue: &dyn Queue, run: &RunId, before: Before) -> Result<Option<Taken>> {
     let found = queue.get_run(run).await?;
     let is_live = found.as_ref().is_some_and(|run| run.finished_at.is_none());
     if is_live && found.as_ref().and_then(|run| run.priority) == Some(SET_ASIDE) {
         give_priority(queue, run, USUAL).await?;
     }
     Ok(match found.map(|run| run.state) {
-        Some(RunState::Queued | RunState::Running) | None => Taken::Resumed,
+        Some(RunState::Queued | RunState::Running) | None => Some(Taken::Resumed),
         Some(RunState::Partial | RunState::Failed | RunState::Cancelled) if before == Before::Retry => {
-            match retry(queue, run, &[]).await? {
-                0 => Taken::Known,
-                _ => Taken::Retried,
+            match retry(queue, run, &[]).await {
+                Ok(0) => Some(Taken::Known),
+                Ok(_) => Some(Taken::Retried),
+                Err(QueueError::WrongRunState { .. }) => None,
+                Err(error) => return Err(error.into()),
             }
         }
         Some(RunState::Succeeded | RunState::Partial | RunState::Failed | RunState::Cancelled) => {
-            Taken::Known
+            Some(Taken::Known)
         }
     })
 }

@@ -1,9 +1,9 @@
-//! From the store to the folder where a user looks: by hard link where the file system allows, else by copy; each file
-//! appears whole, and the one to begin with appears last.
+//! From the store to the folder where a user looks: each file appears whole, and the one to begin with appears last.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +11,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use telecine_pipeline::Blobs;
 use telecine_pipeline::records::{OutputRecord, StoredFile};
+
+use super::place::{Stamp, put};
+
+/// Bytes of a folder's name. File systems allow 255.
+const LONGEST_NAME: usize = 200;
 
 /// The folder of results, and what lies in it because of us.
 #[derive(Clone, Debug)]
@@ -24,7 +29,8 @@ pub(crate) struct Results {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     input: PathBuf,
-    files: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    made: BTreeMap<String, BTreeMap<String, Stamp>>,
 }
 
 /// An output where its user finds it.
@@ -50,18 +56,23 @@ impl Results {
 
     /// The folder of an input: its name without the extension, or more of it where another input has that already.
     pub(crate) fn folder_of(&self, input: &Path) -> Result<PathBuf> {
-        let stem = input.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let name = input.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let [stem, name] =
+            [input.file_stem(), input.file_name()].map(|name| visible(name.unwrap_or_default()));
         let digest = Sha256::digest(input.as_os_str().as_encoded_bytes());
         let unlike = format!("{stem}-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]);
         for candidate in [stem, name, unlike] {
             let folder = self.folder.join(&candidate);
-            let is_free = !candidate.starts_with('.') && (folder.is_dir() || !folder.exists());
+            let is_free = folder.is_dir() || !folder.exists();
             if is_free && self.claim(&candidate, input)? {
                 return Ok(folder);
             }
         }
-        bail!("no folder for the results of {} can be made in {}", input.display(), self.folder.display())
+        bail!(
+            "no folder for the results of {} can be made in {}: files of those names are in the way\n\
+             next: move them, or name another folder with --out",
+            input.display(),
+            self.folder.display()
+        )
     }
 
     /// Whether the folder of that name belongs to the input, from now on at the latest.
@@ -95,13 +106,15 @@ impl Results {
             return Ok(Vec::new());
         }
         let folder = self.folder_of(input)?;
+        let before = read_note(&self.note_of_folder(&folder))?.made;
         let mut exported = Vec::with_capacity(outputs.len());
-        let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut files: BTreeMap<String, BTreeMap<String, Stamp>> = BTreeMap::new();
         for output in outputs {
             let step = folder.join(&output.step);
             for file in main_last(output) {
-                put(file, &step.join(&file.path), blobs).await?;
-                files.entry(output.step.clone()).or_default().push(file.path.clone());
+                let stamp = before.get(&output.step).and_then(|files| files.get(&file.path));
+                let stamp = put(file, &step.join(&file.path), stamp, blobs).await?;
+                files.entry(output.step.clone()).or_default().insert(file.path.clone(), stamp);
             }
             exported.push(Exported {
                 name: output.name.clone(),
@@ -117,13 +130,16 @@ impl Results {
         Ok(exported)
     }
 
-    fn replace_note(&self, folder: &Path, files: BTreeMap<String, Vec<String>>) -> Result<()> {
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let path = self.note_of(&name);
+    fn note_of_folder(&self, folder: &Path) -> PathBuf {
+        self.note_of(&folder.file_name().unwrap_or_default().to_string_lossy())
+    }
+
+    fn replace_note(&self, folder: &Path, files: BTreeMap<String, BTreeMap<String, Stamp>>) -> Result<()> {
+        let path = self.note_of_folder(folder);
         let mut note = read_note(&path)?;
         for (step, now) in files {
-            let before = note.files.insert(step.clone(), now.clone()).unwrap_or_default();
-            for gone in before.iter().filter(|file| !now.contains(file)) {
+            let before = note.made.insert(step.clone(), now.clone()).unwrap_or_default();
+            for gone in before.keys().filter(|file| !now.contains_key(*file)) {
                 remove_with_empty_folders(&folder.join(&step), gone);
             }
         }
@@ -132,6 +148,14 @@ impl Results {
         written.persist(&path)?;
         Ok(())
     }
+}
+
+/// A hidden file has results that can be seen; and a name leaves room for what is added to it.
+fn visible(name: &OsStr) -> String {
+    let name = name.to_string_lossy();
+    let name = name.trim_start_matches('.');
+    let name = &name[..name.floor_char_boundary(LONGEST_NAME.min(name.len()))];
+    if name.is_empty() { "results".to_owned() } else { name.to_owned() }
 }
 
 fn read_note(path: &Path) -> Result<Note> {
@@ -144,81 +168,6 @@ fn read_note(path: &Path) -> Result<Note> {
 fn main_last(output: &OutputRecord) -> impl Iterator<Item = &StoredFile> {
     let (main, others): (Vec<_>, Vec<_>) = output.files.iter().partition(|file| file.path == output.main);
     others.into_iter().chain(main)
-}
-
-async fn put(file: &StoredFile, target: &Path, blobs: &Blobs) -> Result<()> {
-    let folder = target.parent().unwrap_or(Path::new("."));
-    let cannot = || format!("cannot write {}", target.display());
-    fs::create_dir_all(folder).with_context(cannot)?;
-    match blobs.local_path(&file.key) {
-        Some(blob) => {
-            let (file, target) = (file.clone(), target.to_owned());
-            tokio::task::spawn_blocking(move || link_or_copy(&file, &blob, &target))
-                .await?
-                .with_context(cannot)
-        }
-        None if has_content_of(file, target).with_context(cannot)? => Ok(()),
-        None => {
-            let part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder).with_context(cannot)?;
-            blobs.fetch(&file.key, part.path()).await?;
-            readable_by_others(part.as_file()).with_context(cannot)?;
-            part.persist(target).map(drop).map_err(|refused| refused.error).with_context(cannot)
-        }
-    }
-}
-
-fn link_or_copy(file: &StoredFile, blob: &Path, target: &Path) -> io::Result<()> {
-    if is_there_already(file, blob, target)? {
-        return Ok(());
-    }
-    let folder = target.parent().unwrap_or(Path::new("."));
-    // A name that nobody has: a link cannot replace a file, but a rename can.
-    let part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder)?.into_temp_path();
-    fs::remove_file(&part)?;
-    if fs::hard_link(blob, &part).is_err() {
-        fs::copy(blob, &part)?;
-        readable_by_others(&File::options().write(true).open(&part)?)?;
-    }
-    part.persist(target).map_err(|refused| refused.error)
-}
-
-/// The same file by another name, or a copy.
-fn is_there_already(file: &StoredFile, blob: &Path, target: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    let blob = fs::metadata(blob)?;
-    let is_same = fs::symlink_metadata(target)
-        .is_ok_and(|there| (there.dev(), there.ino()) == (blob.dev(), blob.ino()));
-    Ok(is_same || has_content_of(file, target)?)
-}
-
-/// Times and lengths can agree by chance; hashes do not.
-fn has_content_of(file: &StoredFile, target: &Path) -> io::Result<bool> {
-    if !fs::symlink_metadata(target).is_ok_and(|there| there.is_file() && there.len() == file.bytes) {
-        return Ok(false);
-    }
-    let mut hash = HashWriter(Sha256::new());
-    io::copy(&mut File::open(target)?, &mut hash)?;
-    let hex: String = hash.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(hex == file.sha256)
-}
-
-struct HashWriter(Sha256);
-
-impl Write for HashWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Temporary files are for their owner alone; results are for whoever may look into the folder.
-fn readable_by_others(file: &File) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(0o644))
 }
 
 /// What is in the way of tidying up stays: it is not ours.
@@ -318,6 +267,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn names_that_are_hidden_or_very_long_have_folders_like_others() {
+        let place = Place::new();
+        let output = [place.output("hls", "one", &["master.m3u8"]).await];
+        let long = "ä".repeat(125);
+
+        let mut folders = Vec::new();
+        for input in ["/a/.film.mov", "/a/..mov", "/a/film.mov", &format!("/a/{long}.mp4")] {
+            folders.push(place.export(input, &output).await.remove(0).path);
+        }
+
+        assert_eq!(folders[0], place.out("film/hls/master.m3u8"));
+        assert_eq!(folders[1], place.out("results/hls/master.m3u8"));
+        assert_eq!(folders[2], place.out("film.mov/hls/master.m3u8"));
+        assert!(folders[3].starts_with(place.out(&"ä".repeat(100))), "{folders:?}");
+    }
+
+    #[tokio::test]
     async fn putting_the_same_there_again_changes_nothing_and_leaves_nothing_behind() {
         let place = Place::new();
         let output = [place.output("mp4", "one", &["video.mp4"]).await];
@@ -327,23 +293,5 @@ mod tests {
 
         let left: Vec<_> = fs::read_dir(place.out("film/mp4")).expect("a folder").collect();
         assert_eq!(left.len(), 1, "{left:?}");
-    }
-
-    #[tokio::test]
-    async fn a_copy_is_known_again_and_another_file_of_the_same_length_is_replaced() {
-        let place = Place::new();
-        let output = [place.output("mp4", "one", &["video.mp4"]).await];
-        let exported = place.export("/a/film.mov", &output).await.remove(0).path;
-        let file = &output[0].files[0];
-        let blob = place.blobs.local_path(&file.key).expect("the store is a folder");
-        let copied = place.out("copy");
-        fs::copy(&blob, &copied).expect("a copy");
-
-        assert!(is_there_already(file, &blob, &copied).expect("readable"));
-        fs::remove_file(&exported).expect("it was there");
-        fs::write(&exported, "x".repeat(file.bytes as usize)).expect("another file");
-        place.export("/a/film.mov", &output).await;
-
-        assert_eq!(fs::read(&exported).expect("readable"), fs::read(&blob).expect("readable"));
     }
 }

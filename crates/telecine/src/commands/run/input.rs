@@ -67,7 +67,13 @@ impl InputFile {
 
     /// The same for the same file, unchanged, and the same recipe: what was begun under it is taken up again.
     pub(crate) fn key(&self, recipe: &Recipe) -> String {
-        let identity = json!([self.path, self.bytes, self.modified_ns.to_string(), recipe]);
+        // A recipe names the pictures that it lays over a film; what they show is in their files.
+        let marks = recipe.enabled_steps().filter_map(|step| step.does.media()?.video?.watermark);
+        let marks: Vec<Option<(u64, i64, i64)>> = marks
+            .map(|mark| std::fs::metadata(mark.image).ok())
+            .map(|meta| meta.map(|meta| (meta.len(), meta.mtime(), meta.mtime_nsec())))
+            .collect();
+        let identity = json!([self.path, self.bytes, self.modified_ns.to_string(), recipe, marks]);
         let digest = Sha256::digest(identity.to_string());
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }

@@ -1,0 +1,164 @@
+//! Blobs of runs that the database does not know: a worker that came too late stored them, or somebody deleted the run
+//! behind our back.
+//!
+//! They are looked for by the folders of the store, and removed only after the database has not known them for a while:
+//! whoever restores a database, or starts a second one on the same store, has time to notice. Where several databases use
+//! the store nobody can tell whose they are, and they stay.
+
+use std::collections::BTreeSet;
+
+use futures_util::TryStreamExt;
+use telecine_queue::{RunFilter, RunId, RunPage, Timestamp};
+use tokio_util::sync::CancellationToken;
+
+use super::note::{Note, is_shared};
+use super::{Swept, is_older};
+use crate::blobs::StoreError;
+use crate::failure::Attempted;
+use crate::keys;
+use crate::lifetime::remove_blobs;
+use crate::records::{BORROWED, BorrowedRecord, read};
+use crate::workshop::Workshop;
+
+/// Each folder costs a look into the database.
+const PAGE: usize = 200;
+/// So many are kept in mind.
+const MOST: usize = 1_000;
+
+pub(super) async fn sweep(
+    shop: &Workshop,
+    stopping: &CancellationToken,
+    database: &str,
+    note: &mut Note,
+    swept: &mut Swept,
+) -> Attempted<()> {
+    if is_shared(&shop.blobs, database).await? {
+        tracing::info!(
+            "several databases use the store: blobs of runs that this one does not know are left alone"
+        );
+        note.orphans.clear();
+        return Ok(());
+    }
+    // What earlier sweeps have seen; what this one sees is for later ones.
+    remove_old(shop, stopping, note, swept).await?;
+    for _ in 0..shop.sweep_pages {
+        if stopping.is_cancelled() || !look_at_a_page(shop, note).await? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Notes the orphans among the next folders; `false`: those were the last, and the next look begins at the beginning.
+async fn look_at_a_page(shop: &Workshop, note: &mut Note) -> Attempted<bool> {
+    let Some((tenant, runs)) = next_folders(shop, note).await? else {
+        note.orphans_after = None;
+        return Ok(false);
+    };
+    for name in &runs {
+        // What is not named like a run is not ours.
+        let Ok(id) = name.parse::<RunId>() else { continue };
+        let prefix = format!("{tenant}/{id}");
+        if shop.queue.get_run(&id).await?.is_some() {
+            note.orphans.remove(&prefix);
+        } else if note.orphans.len() < MOST {
+            note.orphans.entry(prefix).or_insert_with(Timestamp::now);
+        }
+    }
+    note.orphans_after = runs.last().map(|run| (tenant, run.clone()));
+    Ok(true)
+}
+
+/// The folders of runs that come next, and the tenant's folder in which they are.
+async fn next_folders(shop: &Workshop, note: &Note) -> Result<Option<(String, Vec<String>)>, StoreError> {
+    let mut after = note.orphans_after.clone();
+    loop {
+        if let Some((tenant, run)) = &after {
+            let runs = shop.blobs.folders(tenant, Some(run), PAGE).await?;
+            if !runs.is_empty() {
+                return Ok(Some((tenant.clone(), runs)));
+            }
+        }
+        // The tenant has no more: on to the next one. Names of ours that are no tenant's begin with a line.
+        let mut tenant = after.map(|(tenant, _)| tenant);
+        loop {
+            let next = shop.blobs.folders("", tenant.as_deref(), 1).await?.pop();
+            let Some(next) = next else { return Ok(None) };
+            if keys::is_tenant_folder(&next) {
+                after = Some((next, String::new()));
+                break;
+            }
+            tenant = Some(next);
+        }
+    }
+}
+
+/// Removes what has been an orphan for long enough, and nobody borrows from.
+async fn remove_old(
+    shop: &Workshop,
+    stopping: &CancellationToken,
+    note: &mut Note,
+    swept: &mut Swept,
+) -> Attempted<()> {
+    let seen = note.orphans.iter().filter(|(_, since)| is_older(**since, shop.keep_unpublished));
+    let mut old: BTreeSet<String> = seen.map(|(prefix, _)| prefix.clone()).collect();
+    if old.is_empty() {
+        return Ok(());
+    }
+    let Some(borrowed) = borrowed_prefixes(shop, stopping).await? else { return Ok(()) };
+    old.retain(|prefix| !borrowed.contains(prefix));
+    for prefix in old {
+        if stopping.is_cancelled() {
+            return Ok(());
+        }
+        let id = prefix.rsplit('/').next().and_then(|name| name.parse::<RunId>().ok());
+        let Some(id) = id else { continue };
+        let is_wanted =
+            shop.queue.get_run(&id).await?.is_some() || shop.blobs.exists(&keys::kept_below(&prefix)).await?;
+        if is_wanted || !is_old(shop, &prefix).await? {
+            continue;
+        }
+        let removed = remove_blobs(&shop.blobs, &prefix).await?;
+        tracing::info!(prefix, removed, "removed blobs of a run that the database does not know");
+        note.orphans.remove(&prefix);
+        swept.orphans += 1;
+        swept.blobs += removed;
+    }
+    Ok(())
+}
+
+/// Nobody has stored anything there lately.
+async fn is_old(shop: &Workshop, prefix: &str) -> Result<bool, StoreError> {
+    let mut blobs = shop.blobs.entries(prefix);
+    while let Some(blob) = blobs.try_next().await? {
+        if !blob.modified_at.elapsed().is_ok_and(|age| age >= shop.keep_unpublished) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Where the outputs lie that runs have borrowed; `None`: it was stopped. No list tells who borrowed from a run that is
+/// gone, so all runs are asked: it happens only when there is something to remove.
+async fn borrowed_prefixes(
+    shop: &Workshop,
+    stopping: &CancellationToken,
+) -> Attempted<Option<BTreeSet<String>>> {
+    let mut borrowed = BTreeSet::new();
+    let mut page = RunPage::first(RunPage::MAX_LIMIT);
+    loop {
+        let listed = shop.queue.list_runs(&RunFilter::default(), page).await?;
+        for run in &listed.data {
+            if stopping.is_cancelled() {
+                return Ok(None);
+            }
+            if let Some(record) = read::<BorrowedRecord>(&*shop.queue, &run.id, BORROWED).await? {
+                borrowed.insert(keys::of_run(&run.tenant, &record.owner));
+            }
+        }
+        match listed.next_cursor {
+            Some(before) => page = RunPage { before: Some(before), limit: RunPage::MAX_LIMIT },
+            None => return Ok(Some(borrowed)),
+        }
+    }
+}
