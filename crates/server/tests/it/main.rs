@@ -11,10 +11,10 @@ mod claims;
 mod clips;
 mod connections;
 mod events;
-mod health;
-mod metrics;
 mod files;
+mod health;
 mod looks;
+mod metrics;
 mod operations;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
@@ -25,8 +25,8 @@ mod runs;
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod s3_server;
 mod support;
-mod transcode;
 mod sweep;
+mod transcode;
 mod uploads;
 mod webhooks;
 

@@ -15,10 +15,10 @@ mod plan;
 mod postgres_server;
 mod recipes;
 mod run;
-mod serve;
 #[path = "../../../pipeline/tests/it/s3_server.rs"]
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod s3_server;
+mod serve;
 mod steering;
 mod telecine;
 mod watch;
