@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{StatusCode, header};
 use http_body_util::LengthLimitError;
-use serde::{Deserialize, Deserializer, Serialize};
 use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
 use tower_http::timeout::TimeoutError;
 
 use crate::app::App;

@@ -189,17 +189,6 @@ impl Problem {
         self
     }
 
-    /// The same, of a document that stands in one place of the request.
-    #[must_use]
-    pub(crate) fn below(mut self, place: &str) -> Self {
-        for mistake in &mut self.0.errors {
-            let path = &mistake.path;
-            mistake.path = if path.is_empty() { place.to_owned() } else { format!("{place}.{path}") };
-        }
-        self.0.detail = format!("{place}: {}", self.0.detail);
-        self
-    }
-
     pub fn code(&self) -> Code {
         self.0.code
     }

@@ -117,7 +117,6 @@ impl Kind for DeliverWebhook {
             Some(_) => self.doubts.answered(key),
             None => self.doubts.gave_no_answer(key),
         }
-        count(&sent);
         log.add(job.fence, tried);
         let outcome = self.settle(&message, job, &mut log, sent).await;
         count(match &outcome {
@@ -133,17 +132,6 @@ impl Kind for DeliverWebhook {
         }
         outcome.map(|()| log.to_json())
     }
-}
-
-/// For whatever recorder the process has installed.
-fn count(sent: &Sent) {
-    let outcome = match sent {
-        Sent::Answered(answer) if answer.status.is_success() => "delivered",
-        Sent::Answered(_) => "refused",
-        Sent::Refused(_) => "not_allowed",
-        Sent::NoAnswer(_) => "no_answer",
-    };
-    metrics::counter!("telecine_webhook_deliveries_total", "outcome" => outcome).increment(1);
 }
 
 impl DeliverWebhook {

@@ -195,10 +195,8 @@ fn chosen_recipe(app: &App, query: &TranscodeQuery) -> Result<Recipe, Problem> {
         Problem::impossible(vec![mistake("recipe", code, error.to_string())])
     })?;
     let Some(params) = &query.params else { return Ok(recipe.clone()) };
-    let params: BTreeMap<String, Map<String, Value>> =
-        serde_json::from_str(params).map_err(|error| {
-            Problem::impossible(vec![mistake("params", "invalid", error.to_string())])
-        })?;
+    let params: BTreeMap<String, Map<String, Value>> = serde_json::from_str(params)
+        .map_err(|error| Problem::impossible(vec![mistake("params", "invalid", error.to_string())]))?;
     let params = params.into_iter().map(|(step, values)| (step, Value::Object(values))).collect();
     recipe.with_params(&params).map_err(|errors| {
         let told = |error: telecine_pipeline::ParamError| {
@@ -242,7 +240,11 @@ fn failed(error: &Failed) -> Problem {
             )
             .retry_after(Duration::from_secs(5))
         }
-        _ => Problem::impossible(vec![mistake("body", &error.code, format!("{}; {}", error.message, error.hint))]),
+        _ => Problem::impossible(vec![mistake(
+            "body",
+            &error.code,
+            format!("{}; {}", error.message, error.hint),
+        )]),
     }
 }
 
