@@ -87,6 +87,10 @@ fn has_cause<E: std::error::Error + 'static>(error: &axum::Error) -> bool {
 }
 
 pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    // serde would also take the fields of a struct as an array, in the order in which we happen to write them.
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Problem::invalid("", "the body is an array, and should be an object"));
+    }
     let mut json = serde_json::Deserializer::from_slice(body);
     let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| mistaken(&error))?;
     json.end().map_err(|error| Problem::invalid("", format!("the body goes on after its end: {error}")))?;

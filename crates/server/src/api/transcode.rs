@@ -115,7 +115,7 @@ struct TranscodeQuery {
     #[param(min_length = 1, max_length = 400, example = "poster")]
     output: Option<String>,
     /// Values of the recipe's steps, as a run has them: `{"pictures": {"poster": {"long_side": 320}}}`.
-    #[param(max_length = 8192)]
+    #[param(max_length = 2048)]
     params: Option<String>,
 }
 

@@ -10,6 +10,7 @@ mod claims;
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod clips;
 mod connections;
+mod description;
 mod events;
 mod files;
 mod health;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         callers::trials(),
         claims::trials(),
         connections::trials(),
+        description::trials(),
         events::trials(),
         health::trials(),
         metrics::trials(),
