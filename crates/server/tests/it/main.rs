@@ -14,6 +14,7 @@ mod description;
 mod events;
 mod files;
 mod health;
+mod load;
 mod looks;
 mod metrics;
 mod operations;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         description::trials(),
         events::trials(),
         health::trials(),
+        load::trials(),
         metrics::trials(),
         files::trials(),
         looks::trials(),
