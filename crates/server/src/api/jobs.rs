@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use telecine_connect::webhooks;
 use telecine_pipeline::kinds;
 use telecine_queue::{Attempt, Job, JobFilter, JobId, JobState, NewJob, Page, Push, RunId, Timestamp};
 use utoipa::{IntoParams, ToSchema};
@@ -243,11 +244,8 @@ pub(super) fn require_name(path: &str, name: &str) -> Result<(), Problem> {
 
 /// Our own kinds trust their payloads and belong to runs: nobody else makes or takes jobs of them.
 pub(super) fn refuse_own_kind(path: &str, kind: &str) -> Result<(), Problem> {
-    if kinds::lane_of(kind).is_none() && kind != DELIVER_WEBHOOK {
+    if kinds::lane_of(kind).is_none() && kind != webhooks::KIND {
         return Ok(());
     }
     Err(Problem::invalid(path, format!("`{kind}` is a kind of Telecine's own workers; choose another name")))
 }
-
-/// Of `crates/connect`.
-const DELIVER_WEBHOOK: &str = "deliver_webhook";
