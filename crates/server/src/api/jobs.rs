@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use telecine_connect::webhooks;
 use telecine_pipeline::{kinds, whole};
 use telecine_queue::{Attempt, Job, JobFilter, JobId, JobState, NewJob, Page, Push, RunId, Timestamp};
 use utoipa::{IntoParams, ToSchema};
@@ -248,12 +249,9 @@ pub(super) fn require_name(path: &str, name: &str) -> Result<(), Problem> {
 
 /// Our own kinds trust their payloads and belong to runs: nobody else makes or takes jobs of them.
 pub(super) fn refuse_own_kind(path: &str, kind: &str) -> Result<(), Problem> {
-    if kinds::lane_of(kind).is_none() && kind != DELIVER_WEBHOOK {
+    if kinds::lane_of(kind).is_none() && kind != webhooks::KIND {
         return Ok(());
     }
     let message = format!("`{kind}` is a kind of Telecine's own workers; choose another name");
     Err(Problem::impossible(vec![Mistake { path: path.to_owned(), code: "reserved".into(), message }]))
 }
-
-/// Of `crates/connect`.
-const DELIVER_WEBHOOK: &str = "deliver_webhook";
