@@ -24,7 +24,7 @@ use std::sync::Arc;
 use axum::{Router, middleware};
 use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{OpenApi as Description, RefOr, Schema};
+use utoipa::openapi::{Object, OpenApi as Description, RefOr, Schema};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -92,10 +92,19 @@ fn close_choices(description: &mut Description) {
                 && object.properties.len() == 1
                 && object.required.len() == 1
             {
-                object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+                close(object);
+                for inner in object.properties.values_mut() {
+                    if let RefOr::T(Schema::Object(inner)) = inner {
+                        close(inner);
+                    }
+                }
             }
         }
     }
+}
+
+fn close(object: &mut Object) {
+    object.additional_properties.get_or_insert_with(|| Box::new(AdditionalProperties::FreeForm(false)));
 }
 
 /// All resources, and what is said of them.

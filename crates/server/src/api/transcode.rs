@@ -100,6 +100,8 @@ impl Bench {
     }
 }
 
+const SLOT_WITHIN: Duration = Duration::from_millis(500);
+
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(transcode))
 }
@@ -152,7 +154,9 @@ async fn transcode(
     let wanted = Wanted::of(&recipe, query.output.as_deref())?;
     form::require_file(request.headers())?;
     let until = Instant::now() + app.bench.options.within;
-    let slot = Arc::clone(&app.bench.slots).try_acquire_owned().map_err(|_| busy())?;
+    // A moment of patience: an answer is sent before its slot is tidied up.
+    let slot = tokio::time::timeout(SLOT_WITHIN, Arc::clone(&app.bench.slots).acquire_owned()).await;
+    let slot = slot.ok().and_then(Result::ok).ok_or_else(busy)?;
     // A client that goes away drops this function, and with it the guard.
     let gone = CancellationToken::new();
     let _guard = gone.clone().drop_guard();
@@ -195,8 +199,16 @@ fn chosen_recipe(app: &App, query: &TranscodeQuery) -> Result<Recipe, Problem> {
         Problem::impossible(vec![mistake("recipe", code, error.to_string())])
     })?;
     let Some(params) = &query.params else { return Ok(recipe.clone()) };
-    let params: BTreeMap<String, Map<String, Value>> = serde_json::from_str(params)
-        .map_err(|error| Problem::impossible(vec![mistake("params", "invalid", error.to_string())]))?;
+    let mut json = serde_json::Deserializer::from_str(params);
+    let params: BTreeMap<String, Map<String, Value>> =
+        serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let path = format!("params.{}", error.path());
+            Problem::impossible(vec![mistake(
+                path.trim_end_matches('.'),
+                "invalid",
+                error.inner().to_string(),
+            )])
+        })?;
     let params = params.into_iter().map(|(step, values)| (step, Value::Object(values))).collect();
     recipe.with_params(&params).map_err(|errors| {
         let told = |error: telecine_pipeline::ParamError| {
