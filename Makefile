@@ -2,7 +2,7 @@
 
 SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ffmpeg-7 power-loss bench check schema
+.PHONY: help setup demo test test-ffmpeg-7 power-loss load bench check schema
 
 # Tools that scripts/setup puts beside the system's own.
 TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/telecine-tools
@@ -40,6 +40,9 @@ test-ffmpeg-7: setup ## the media crate's tests with FFmpeg 7 in place of the in
 NAMESPACES := unshare --mount --pid --fork --kill-child --mount-proc
 power-loss: setup ## what a loss of power leaves of acknowledged pushes (a minute; for root, who may mount disk images)
 	$(if $(filter 0,$(shell id -u)),$(NAMESPACES)) cargo test --release --locked -p telecine-queue --test it -- --ignored power_loss
+
+load: setup ## 200 runs a second for a minute while others watch; every event is counted
+	cargo test --release --locked -p telecine-server --test it -- --ignored load:: --nocapture
 
 schema: ## renew the committed dumps of the schema after adding a migration
 	TELECINE_RENEW_SCHEMA=1 cargo test --release --locked -p telecine-queue --test it -- schema

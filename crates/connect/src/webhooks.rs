@@ -8,7 +8,7 @@
 //! - An [`Endpoint`] belongs to a tenant; a run may also name an address of its own ([`RunWebhook`]), which is signed
 //!   with the tenant's own secret.
 //! - Each endpoint has a limit of its own for how many deliveries are under way, each delivery a short timeout and its
-//!   own backoff: an endpoint that is dead delays no other.
+//!   own backoff, and endpoints that give no answer share few slots: one that is dead delays no other.
 //! - Events of one run go to one endpoint in the order of their numbers, as long as each is taken at its first try. One
 //!   that had to be tried again comes late, and does not hold up those after it: `seq` tells.
 //!
@@ -18,6 +18,7 @@ mod answer;
 mod configured;
 mod deliver;
 mod delivery;
+mod doubt;
 mod endpoint;
 mod log;
 mod message;

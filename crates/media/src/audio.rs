@@ -118,6 +118,10 @@ impl Work<'_> {
                 (heard, measuring + encoding)
             }
         };
+        if self.probe.format.guesses_length() {
+            // Nobody may have told how much there should be.
+            self.probe.require_uncut(self.input, STEP).await?;
+        }
         Ok(AudioSet {
             renditions: self.renditions(heard.duration_us()).await?,
             waveform: self.write_waveform(&heard).await?,

@@ -170,6 +170,17 @@ impl Probe {
         self.duration_us.map(Duration::from_micros)
     }
 
+    /// Refuses a file that is shorter than it was when it was probed: programs make the best of what is left.
+    pub(crate) async fn require_uncut(&self, path: &Path, step: &'static str) -> Result<()> {
+        let cannot = |error: std::io::Error| MediaError::io(step, "the input cannot be read", &error);
+        let left = tokio::fs::metadata(path).await.map_err(cannot)?.len();
+        if left >= self.file_bytes {
+            return Ok(());
+        }
+        let what = format!("{left} bytes are left of the {} that were probed", self.file_bytes);
+        Err(MediaError::bad_input(InputProblem::Truncated, At::new(step, what)))
+    }
+
     /// The video stream that is meant: the default one, or the first; never a cover.
     pub fn video(&self) -> Option<&VideoStream> {
         let real = || self.video_streams.iter().filter(|video| !video.is_attached_picture);

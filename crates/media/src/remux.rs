@@ -281,12 +281,7 @@ impl RemuxSpec<'_> {
 
     /// It was when it was probed; but files may be cut after that, and FFmpeg copies what is left.
     async fn require_whole(&self) -> Result<()> {
-        let cannot = |error: std::io::Error| MediaError::io(STEP, "the input cannot be read", &error);
-        let left = tokio::fs::metadata(self.source).await.map_err(cannot)?.len();
-        if left < self.probe.file_bytes {
-            let what = format!("{left} bytes are left of the {} that were probed", self.probe.file_bytes);
-            return Err(MediaError::bad_input(InputProblem::Truncated, At::new(STEP, what)));
-        }
+        self.probe.require_uncut(self.source, STEP).await?;
         require_whole(self.source, self.probe.format, STEP).await
     }
 

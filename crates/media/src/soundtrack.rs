@@ -99,6 +99,10 @@ pub async fn make_soundtrack(
     spec.check()?;
     let encoded = encode::encode(toolbox, spec, on_progress, cancel).await?;
     spec.require_all(encoded.decoded_us)?;
+    if spec.probe.format.guesses_length() {
+        // Nobody may have told how much there should be.
+        spec.probe.require_uncut(spec.source, STEP).await?;
+    }
     spec.require_sound(encoded.damaged_us)?;
 
     let cut = cut::Cut {

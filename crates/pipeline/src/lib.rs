@@ -68,7 +68,7 @@ pub use recipe::{
     Does, ExecSpec, Listed, NoRecipe, Param, ParamError, ParamErrors, ParamType, Recipe, RecipeError,
     RecipeErrors, RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
-pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority};
+pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority, whole};
 pub use retry::retry;
 pub use scratch::{JobFolder, Scratch};
 pub use shelf::{Shelf, live_playlist};

@@ -222,13 +222,27 @@ impl RunRequest {
     }
 }
 
+/// A whole number, also one that is written as `5.0`: JSON makes no difference, and neither does JSON Schema.
+pub fn whole<'de, D: serde::Deserializer<'de>, T: serde::de::DeserializeOwned>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let written = Value::deserialize(deserializer)?;
+    let whole = written.as_f64().filter(|number| number.fract() == 0.0 && number.abs() <= EXACT);
+    let value = match whole {
+        Some(number) if written.is_f64() => Value::from(number as i64),
+        _ => written,
+    };
+    T::deserialize(value).map_err(serde::de::Error::custom)
+}
+
 fn usual_priority() -> u8 {
     50
 }
 
 /// 0 to 100.
 pub fn priority<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
-    let priority = u8::deserialize(deserializer)?;
+    let priority: u8 = whole(deserializer)?;
     if priority > HIGHEST_PRIORITY {
         return Err(serde::de::Error::custom(format!("{priority} is no priority; 0 to 100")));
     }

@@ -30,6 +30,7 @@ impl NewEntry {
 
 /// An entry as it is stored. Its versions count its writes, 1, 2, 3, …; once deleted, it begins anew.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Entry {
     pub kind: String,
     pub key: String,

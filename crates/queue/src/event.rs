@@ -23,6 +23,7 @@ pub(crate) const LONGEST_DELAY: Duration = Duration::from_hours(1);
 
 /// One fact about a run. `(run, seq)` names it for good: receivers drop what they have seen by it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Event {
     pub run: RunId,
     /// 1, 2, 3, … of each run, without gaps.
@@ -87,6 +88,7 @@ pub struct Undelivered {
 
 /// What waits for one sink.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OutboxDepth {
     pub sink: String,
     /// Events that it was not sent, or did not say that it has.

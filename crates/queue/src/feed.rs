@@ -17,6 +17,7 @@ use crate::run::RunId;
 
 /// Events of all runs, as far as they can be told for good.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Fed {
     /// Those of one run in the order of their numbers.
     pub events: Vec<FedEvent>,
@@ -36,6 +37,7 @@ impl Fed {
 
 /// An event and its place in the feed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FedEvent {
     pub cursor: FeedCursor,
     /// Of the run.
@@ -49,6 +51,15 @@ pub struct FedEvent {
 /// database, is refused.
 /// Places of one database have the order of the feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(
+        value_type = String,
+        pattern = "^(0|s[0-9]{1,19}|p[0-9]{1,20}[.][0-9]{1,19}[.]run_[0-9A-HJKMNP-TV-Z]{26})$",
+        examples("0", "s17", "p812.3.run_01J9ZC8E4QWX5T0N1V2B3M4K6P")
+    )
+)]
 #[serde(try_from = "String", into = "String")]
 pub struct FeedCursor(pub(crate) Place);
 

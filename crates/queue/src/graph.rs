@@ -12,6 +12,7 @@ use crate::run::RunId;
 
 /// A job that must end before another may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Need {
     pub on: Needed,
@@ -20,6 +21,7 @@ pub struct Need {
 
 /// Which job is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Needed {
     /// The n-th job of the same push or spawn, counted from 0.
@@ -30,6 +32,7 @@ pub enum Needed {
 
 /// What a job does when one that it needs ends without completing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailed {
     /// It is `skipped`.
@@ -234,6 +237,7 @@ impl NewRecord {
 
 /// A record as it is stored. Each write is a new version.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Record {
     pub run: RunId,
     #[serde(rename = "type")]

@@ -123,12 +123,14 @@ impl std::str::FromStr for JobState {
 
 /// A job to be pushed. Only the kind is required; everything else has the defaults of [`NewJob::new`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewJob {
     pub kind: String,
     pub lane: String,
     pub payload: Value,
     /// 0 to 100, higher first.
+    #[cfg_attr(feature = "openapi", schema(maximum = 100))]
     pub priority: u8,
     /// Not before this instant.
     pub run_at: Option<Timestamp>,
@@ -304,7 +306,9 @@ pub(crate) fn check_priority(priority: u8) -> Result<()> {
 pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
         return Err(QueueError::invalid(format!(
-            "a {what} is 1 to {MAX_NAME_BYTES} bytes without control characters, not {name:?}"
+            "the {what} must have 1 to {MAX_NAME_BYTES} bytes and no control characters; {:?}… has {}",
+            name.chars().take(40).collect::<String>(),
+            name.len()
         )));
     }
     Ok(())
@@ -350,6 +354,7 @@ pub struct Job {
     pub step: Option<String>,
     pub kind: String,
     pub lane: String,
+    #[cfg_attr(feature = "openapi", schema(maximum = 100))]
     pub priority: u8,
     pub state: JobState,
     pub payload: Value,
@@ -367,6 +372,7 @@ pub struct Job {
     pub worker: Option<WorkerId>,
     pub slot: Option<u32>,
     /// 0.0 to 1.0, as last told by a beat.
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1))]
     pub progress: Option<f64>,
     /// What the last claim saved for the next one.
     pub checkpoint: Option<Value>,

@@ -42,6 +42,8 @@ mod job;
 mod limit;
 mod migration;
 mod open;
+#[cfg(all(test, feature = "openapi"))]
+mod openapi;
 mod postgres;
 mod push;
 mod queue;

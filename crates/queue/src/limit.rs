@@ -91,6 +91,7 @@ pub struct LimitState {
 
 /// What can be paused: workers go on with what they run, and claim nothing more of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "scope", content = "name", rename_all = "snake_case")]
 pub enum Pausable {
     Lane(String),
@@ -124,6 +125,7 @@ impl Pausable {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Paused {
     #[serde(flatten)]
     pub what: Pausable,
@@ -133,6 +135,7 @@ pub struct Paused {
 /// A tenant's share and cap. One of weight 2 has its backlog served twice as fast as one of weight 1, which is the
 /// default; no more than `max_running` of its jobs run at once over all workers, if that is set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantPolicy {
     pub name: String,
     pub weight: f64,
@@ -172,6 +175,7 @@ impl TenantPolicy {
 
 /// A tenant's policy and how its jobs stand.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantState {
     #[serde(flatten)]
     pub policy: TenantPolicy,

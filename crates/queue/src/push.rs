@@ -16,6 +16,7 @@ pub(crate) const KEEP_KEYS: Duration = Duration::from_hours(30 * 24);
 
 /// What one call of `push` stores, all or nothing: a run with its jobs, or jobs that stand alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Push {
     pub tenant: String,
     /// Pushing again with the same key and the same content returns what the first push made.

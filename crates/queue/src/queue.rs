@@ -281,6 +281,7 @@ impl Page {
 
 /// One page of a list.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Listed {
     pub data: Vec<Job>,
     /// Pass as [`Page::before`] for the next page; `None` on the last one.
@@ -298,6 +299,7 @@ impl Listed {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Count {
     pub lane: String,
     pub kind: String,
@@ -307,6 +309,7 @@ pub struct Count {
 
 /// How long jobs of one kind have been waiting in a lane for somebody to claim them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Age {
     pub lane: String,
     pub kind: String,

@@ -73,6 +73,7 @@ impl From<RunId> for String {
 
 /// A run to be pushed with all its jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NewRun {
     /// What kind of run this is: the recipe's name.
     pub name: String,
@@ -145,6 +146,7 @@ impl std::str::FromStr for RunState {
 
 /// A run as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Run {
     pub id: RunId,
     pub tenant: String,
@@ -153,6 +155,7 @@ pub struct Run {
     pub state: RunState,
     pub generation: u32,
     /// What [`prioritise_run`](crate::Queue::prioritise_run) gave to all of its jobs.
+    #[cfg_attr(feature = "openapi", schema(maximum = 100))]
     pub priority: Option<u8>,
     pub meta: Value,
     pub jobs_total: u32,
@@ -214,6 +217,7 @@ impl RunPage {
 
 /// One page of a list of runs.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListedRuns {
     pub data: Vec<Run>,
     /// Pass as [`RunPage::before`] for the next page; `None` on the last one.
@@ -233,6 +237,7 @@ impl ListedRuns {
 
 /// How many jobs of one step of a run are in one state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepCount {
     /// `None`: jobs that belong to no step.
     pub step: Option<String>,

@@ -67,9 +67,11 @@ impl NewSchedule {
 
 /// A schedule as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Schedule {
     pub name: String,
     pub cron: String,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^(skip|once|all:[0-9]{1,10})$"))]
     pub missed: Missed,
     pub push: Push,
     pub next_at: Timestamp,

@@ -22,8 +22,9 @@ mod workers;
 use std::sync::Arc;
 
 use axum::{Router, middleware};
-use utoipa::openapi::OpenApi as Description;
+use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{Object, OpenApi as Description, RefOr, Schema};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -81,10 +82,42 @@ fn resources() -> OpenApiRouter<Arc<App>> {
         .merge(uploads::routes())
 }
 
+/// Of a choice of objects with one name each nobody takes a second name; the macro leaves that unsaid.
+fn close_choices(description: &mut Description) {
+    let Some(components) = &mut description.components else { return };
+    for schema in components.schemas.values_mut() {
+        let RefOr::T(Schema::OneOf(choice)) = schema else { continue };
+        for option in &mut choice.items {
+            if let RefOr::T(Schema::Object(object)) = option
+                && object.properties.len() == 1
+                && object.required.len() == 1
+            {
+                close(object);
+                for inner in object.properties.values_mut() {
+                    if let RefOr::T(Schema::Object(inner)) = inner {
+                        close(inner);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn close(object: &mut Object) {
+    object.additional_properties.get_or_insert_with(|| Box::new(AdditionalProperties::FreeForm(false)));
+}
+
+/// All resources, and what is said of them.
+fn described() -> (Router<Arc<App>>, Description) {
+    let (router, description) = resources().split_for_parts();
+    let mut description = without_stars(description);
+    close_choices(&mut description);
+    (router, description)
+}
+
 /// The API, ready to be served.
 pub fn router(app: &Arc<App>) -> Router {
-    let (router, description) = resources().split_for_parts();
-    let description = without_stars(description);
+    let (router, description) = described();
     let router = router
         .merge(docs::routes(&description))
         .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))));
@@ -114,7 +147,7 @@ pub(crate) fn layered(router: Router<Arc<App>>, app: &Arc<App>) -> Router {
 
 /// What `openapi.json` says.
 pub fn openapi() -> Description {
-    without_stars(resources().into_openapi())
+    described().1
 }
 
 /// The router marks a parameter that is the rest of a path with a star; the description has no word for it.

@@ -229,8 +229,9 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Text with `code` in it.
+/// Text with `code` in it; an example for programmers of Rust, which comments may end with, is none for callers.
 fn prose(text: &str) -> Markup {
+    let text = text.split("```").next().unwrap_or_default().trim_end();
     html! {
         @for (index, part) in text.split('`').enumerate() {
             @if index % 2 == 0 { (part) } @else { code { (part) } }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{StatusCode, header};
 use http_body_util::LengthLimitError;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
 use tower_http::timeout::TimeoutError;
 
 use crate::app::App;
@@ -87,6 +87,10 @@ fn has_cause<E: std::error::Error + 'static>(error: &axum::Error) -> bool {
 }
 
 pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    // serde would also take the fields of a struct as an array, in the order in which we happen to write them.
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Problem::invalid("", "the body is an array, and should be an object"));
+    }
     let mut json = serde_json::Deserializer::from_slice(body);
     let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| mistaken(&error))?;
     json.end().map_err(|error| Problem::invalid("", format!("the body goes on after its end: {error}")))?;
@@ -111,6 +115,15 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Query<T> {
         let query = parts.uri.query().unwrap_or_default();
         let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
         serde_path_to_error::deserialize(pairs).map(Self).map_err(|error| mistaken(&error))
+    }
+}
+
+/// A text that every database can hold: without U+0000.
+pub(crate) fn printable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    match text {
+        Some(text) if text.contains('\0') => Err(D::Error::custom("a text has no U+0000")),
+        text => Ok(text),
     }
 }
 

@@ -33,6 +33,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use telecine_queue::QueueError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
@@ -41,6 +42,7 @@ use tower_http::timeout::TimeoutBody;
 use crate::api::uploads::keep_uploads;
 use crate::app::{App, ServerOptions};
 use crate::keys;
+use crate::problem::{Code, MEDIA_TYPE, Problem};
 use crowd::{Busy, Crowd, Seat};
 
 /// Out of file descriptors, or the like: others have to end first.
@@ -51,6 +53,8 @@ const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
 /// with unread bytes in it resets the connection, and the answer is lost on the way.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 1 << 20;
+/// How many are told at a time that there is no place for them.
+const DOORSTEP: usize = 64;
 /// Headers up to this many times the allowed size are read, so that the refusal can say what is wrong.
 const READ_HEADERS_TIMES: usize = 4;
 
@@ -149,10 +153,14 @@ impl Server {
         let (closing, cutting) = (self.closing.clone(), self.cutting.clone());
         let (crowd, tasks) = (Arc::clone(&self.crowd), self.tasks.clone());
         let body_idle = self.app.options.body_idle;
+        let doorstep = Arc::new(Semaphore::new(DOORSTEP));
         async move {
             while let Some((stream, peer)) = next_of(&listener, &closing).await {
                 let Some(seat) = crowd.enter() else {
-                    tasks.spawn(turn_away(stream));
+                    // Whoever comes when even the doorstep is full finds the door shut.
+                    if let Ok(place) = Arc::clone(&doorstep).try_acquire_owned() {
+                        tasks.spawn(async move { (turn_away(stream).await, drop(place)) });
+                    }
                     continue;
                 };
                 prepare(&stream, body_idle);
@@ -235,8 +243,18 @@ fn speech(options: &ServerOptions) -> http1::Builder {
 
 /// Every connection is at a request: one more could only wait.
 async fn turn_away(mut stream: TcpStream) {
-    const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n";
-    if tokio::time::timeout(LINGER, stream.write_all(BUSY)).await.is_ok() {
+    let busy = Problem::new(Code::Busy, "all connections of the server are taken; try again").to_bytes();
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
+         connection: close\r\n\r\n",
+        busy.len()
+    );
+    let answer = async {
+        // A client takes no answer for what it has not asked.
+        let read = stream.read(&mut [0; 1024]).await;
+        read.is_ok() && stream.write_all(&[head.as_bytes(), &busy].concat()).await.is_ok()
+    };
+    if tokio::time::timeout(LINGER, answer).await == Ok(true) {
         linger(stream).await;
     }
 }

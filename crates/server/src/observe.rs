@@ -56,6 +56,7 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
     let span = span_of(&request, route, &id);
     traces::join(&span, request.headers_mut());
     let began = Instant::now();
+    let may_stay_unread = has_large_body(request.headers());
     let is_looked_at_often = is_looked_at_often(request.uri().path());
     let answer = async {
         match refuse_large_headers(&request, app.options.max_header_bytes) {
@@ -63,7 +64,11 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
             Err(problem) => problem.into_response(),
         }
     };
-    let response = finish(answer.instrument(span.clone()).await, &id);
+    let mut response = finish(answer.instrument(span.clone()).await, &id);
+    if may_stay_unread && !response.status().is_success() {
+        // The connection ends with bytes that nobody read; a client that is told so does not use it again.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     span.record("http.status", response.status().as_u16());
     answered(&method, route, response.status(), began.elapsed());
     let _within = span.enter();
@@ -75,6 +80,13 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
     }
     drop(_within);
     response
+}
+
+/// More than is read for the sake of the connection.
+fn has_large_body(headers: &HeaderMap) -> bool {
+    const LARGE: u64 = 64 * 1024;
+    let told = headers.get(header::CONTENT_LENGTH).and_then(|told| told.to_str().ok()?.parse::<u64>().ok());
+    headers.contains_key(header::TRANSFER_ENCODING) || told.is_some_and(|bytes| bytes > LARGE)
 }
 
 fn span_of(request: &Request, route: &str, id: &RequestId) -> Span {

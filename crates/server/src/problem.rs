@@ -170,6 +170,13 @@ impl Problem {
         Self::new(Code::NotFound, format!("there is no such {what}"))
     }
 
+    /// As documented, but nothing that can be done with what is here.
+    pub fn impossible(mistakes: Vec<Mistake>) -> Self {
+        let told: Vec<String> =
+            mistakes.iter().map(|mistake| format!("{}: {}", mistake.path, mistake.message)).collect();
+        Self::new(Code::Unprocessable, told.join("\n")).with_errors(mistakes)
+    }
+
     #[must_use]
     pub fn with_errors(mut self, errors: Vec<Mistake>) -> Self {
         self.0.errors = errors;
@@ -179,17 +186,6 @@ impl Problem {
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.0.retry_after = Some(after);
-        self
-    }
-
-    /// The same, of a document that stands in one place of the request.
-    #[must_use]
-    pub(crate) fn below(mut self, place: &str) -> Self {
-        for mistake in &mut self.0.errors {
-            let path = &mistake.path;
-            mistake.path = if path.is_empty() { place.to_owned() } else { format!("{place}.{path}") };
-        }
-        self.0.detail = format!("{place}: {}", self.0.detail);
         self
     }
 

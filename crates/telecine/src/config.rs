@@ -69,6 +69,12 @@ pub(crate) enum Key {
     MaxJsonKb,
     HeaderTimeoutMs,
     BodyTimeoutMs,
+    Uploads,
+    MaxUploadMb,
+    KeepUnfinishedUploadsHours,
+    TranscodeSlots,
+    MaxTranscodeMb,
+    TranscodeTimeoutMs,
     MetricsListen,
     MetricsPublic,
     OtlpEndpoint,
@@ -77,7 +83,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 41] = [
+    pub(crate) const ALL: [Self; 47] = [
         Self::Database,
         Self::Store,
         Self::Scratch,
@@ -114,6 +120,12 @@ impl Key {
         Self::MaxJsonKb,
         Self::HeaderTimeoutMs,
         Self::BodyTimeoutMs,
+        Self::Uploads,
+        Self::MaxUploadMb,
+        Self::KeepUnfinishedUploadsHours,
+        Self::TranscodeSlots,
+        Self::MaxTranscodeMb,
+        Self::TranscodeTimeoutMs,
         Self::MetricsListen,
         Self::MetricsPublic,
         Self::OtlpEndpoint,
@@ -159,6 +171,12 @@ impl Key {
             Self::MaxJsonKb => "max_json_kb",
             Self::HeaderTimeoutMs => "header_timeout_ms",
             Self::BodyTimeoutMs => "body_timeout_ms",
+            Self::Uploads => "uploads",
+            Self::MaxUploadMb => "max_upload_mb",
+            Self::KeepUnfinishedUploadsHours => "keep_unfinished_uploads_hours",
+            Self::TranscodeSlots => "transcode_slots",
+            Self::MaxTranscodeMb => "max_transcode_mb",
+            Self::TranscodeTimeoutMs => "transcode_timeout_ms",
             Self::MetricsListen => "metrics_listen",
             Self::MetricsPublic => "metrics_public",
             Self::OtlpEndpoint => "otlp_endpoint",
@@ -198,9 +216,15 @@ impl Key {
             Self::MaxJsonKb => Some("256"),
             Self::HeaderTimeoutMs => Some("10000"),
             Self::BodyTimeoutMs => Some("60000"),
+            Self::KeepUnfinishedUploadsHours => Some("24"),
+            Self::TranscodeSlots => Some("2"),
+            Self::MaxTranscodeMb => Some("64"),
+            Self::TranscodeTimeoutMs => Some("60000"),
             Self::MetricsPublic => Some("off"),
             // What these default to depends on the machine and on other keys; see `meaning`.
-            Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback => None,
+            Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback | Self::Uploads => None,
+            // As large as an input may be.
+            Self::MaxUploadMb => None,
             Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name | Self::Recipes => None,
             // Nothing is taken from a bucket, and no run deleted, that nobody named.
             Self::InputBuckets | Self::KeepRunsDays => None,
@@ -480,6 +504,8 @@ mod tests {
             let config = layers("", &[("TELECINE_DATABASE", database)], &[]).expect("valid");
 
             assert_eq!(config.store, store, "{database}");
+            let uploads = config.serving.options.uploads.folder.clone().expect("a folder");
+            assert_eq!(uploads, PathBuf::from(store.replace("telecine-store", "telecine-uploads")));
             assert_eq!(config.shown(Key::Store), format!("{store} (default)"));
         }
         let config = layers("store = \"s3://media/videos\"", &[], &[]).expect("valid");

@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::answer::{Answer, Verdict};
+use super::doubt::{Admission, Doubts};
 use super::log::{Log, Try};
 use super::message::{Message, PING, Recipient};
 use super::secret::Secrets;
@@ -23,6 +24,9 @@ pub const LANE: &str = "net";
 
 /// How long a delivery steps aside while the event before it is being told.
 const ORDER_WAIT: Duration = Duration::from_millis(100);
+/// How long it steps aside while the places of endpoints that gave no answer are taken; spread, so that they do not
+/// return together.
+const DOUBT_WAIT: Duration = Duration::from_secs(20);
 /// How long it steps aside while the database does not answer.
 const DATABASE_WAIT: Duration = Duration::from_secs(5);
 /// An endpoint that asks for time again and again is asked less and less often, up to this.
@@ -36,6 +40,7 @@ pub struct DeliverWebhook {
     webhooks: Webhooks,
     /// Made when it is first needed.
     client: OnceCell<OutsideClient>,
+    doubts: Doubts,
 }
 
 /// Where a delivery goes, as it is found when it is sent.
@@ -54,7 +59,7 @@ enum Sent {
 
 impl DeliverWebhook {
     pub(super) fn new(webhooks: Webhooks) -> Self {
-        Self { webhooks, client: OnceCell::new() }
+        Self { webhooks, client: OnceCell::new(), doubts: Doubts::new() }
     }
 
     async fn client(&self) -> Result<&OutsideClient, Failure> {
@@ -91,18 +96,35 @@ impl Kind for DeliverWebhook {
             Destination::Known { url, secrets } => (url, secrets),
             Destination::Skipped(why) => {
                 log.skipped = Some(why.to_owned());
+                count("skipped");
                 return Ok(log.to_json());
             }
         };
         let client = self.client().await?;
+        let key = job.limit_key.as_deref().unwrap_or(message.to.key());
+        let admission = self.doubts.admit(key);
+        if matches!(admission, Admission::NotNow) {
+            return Err(Failure::Snooze(DOUBT_WAIT.mul_f64(0.5 + fastrand::f64())));
+        }
         let (tried, sent) = tokio::select! {
             tried = self.send(client, &message, &url, &secrets, job) => tried,
             () = context.stopping().cancelled_owned() => {
                 return Err(Failure::retry("stopped", "the worker stopped it"));
             }
         };
+        drop(admission);
+        match tried.status {
+            Some(_) => self.doubts.answered(key),
+            None => self.doubts.gave_no_answer(key),
+        }
         log.add(job.fence, tried);
         let outcome = self.settle(&message, job, &mut log, sent).await;
+        count(match &outcome {
+            Ok(()) => "delivered",
+            Err(Failure::Retry(_)) => "failed",
+            Err(Failure::ForGood(_)) => "given_up",
+            Err(Failure::Snooze(_)) => "deferred",
+        });
         if outcome.is_err() {
             context.save(log.to_json());
             // Only the log would be poorer.
@@ -251,6 +273,10 @@ impl DeliverWebhook {
             tracing::debug!(%error, "the pace of an endpoint could not be lowered");
         }
     }
+}
+
+fn count(outcome: &'static str) {
+    metrics::counter!("telecine_webhook_deliveries_total", "outcome" => outcome).increment(1);
 }
 
 /// A second, two, four, …

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{Attempt, Work};
+use crate::blobs::StoreError;
 use crate::cache::{remember, work_of};
 use crate::failure::Attempted;
 use crate::keys;
@@ -59,7 +60,12 @@ async fn tidy(
     }
     blobs.delete_all(unnamed).await?;
     // Whoever was to end these puts is dead, or no longer counts.
-    Ok(removed + blobs.sweep_unfinished_below(&of_run, Duration::ZERO).await?)
+    match blobs.sweep_unfinished_below(&of_run, Duration::ZERO).await {
+        Ok(unfinished) => Ok(removed + unfinished),
+        // Not every store tells of them.
+        Err(StoreError::Invalid { .. }) => Ok(removed),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The blobs of a run that somebody may still ask for.

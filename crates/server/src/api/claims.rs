@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use telecine_pipeline::whole;
 use telecine_queue::{Fence, Job, JobError, JobId, Outcome};
 use tokio::time::Instant;
 use utoipa::ToSchema;
@@ -46,9 +47,11 @@ struct ClaimAsked {
     lane: Option<String>,
     /// How long the answer may take when nothing is ready.
     #[schema(minimum = 0, maximum = 60_000, default = 0)]
+    #[serde(default, deserialize_with = "whole")]
     wait_ms: Option<u64>,
     /// Silence after which the job is given to others.
     #[schema(minimum = 500, maximum = 3_600_000, default = 30_000)]
+    #[serde(default, deserialize_with = "whole")]
     lease_ms: Option<u64>,
     /// What to call this worker in lists.
     #[schema(pattern = "^[ -~]{1,200}$", default = "remote")]
@@ -261,6 +264,7 @@ enum OutcomeAsked {
     /// Not now: try again after this long, at no cost of an attempt.
     Snooze {
         #[schema(minimum = 0, maximum = 31_536_000_000u64)]
+        #[serde(deserialize_with = "whole")]
         ms: u64,
     },
     /// Give the job back as it was, at once and at no cost.

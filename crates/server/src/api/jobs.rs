@@ -7,7 +7,8 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use telecine_pipeline::kinds;
+use telecine_connect::webhooks;
+use telecine_pipeline::{kinds, whole};
 use telecine_queue::{Attempt, Job, JobFilter, JobId, JobState, NewJob, Page, Push, RunId, Timestamp};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -15,8 +16,8 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::caller::{Caller, Scope};
-use crate::extract::{Json, Path, Query, created};
-use crate::problem::{Problem, ProblemDocument};
+use crate::extract::{Json, Path, Query, created, printable};
+use crate::problem::{Mistake, Problem, ProblemDocument};
 
 const DEFAULT_LIMIT: u32 = 50;
 const MAX_LIMIT: u32 = 500;
@@ -31,9 +32,11 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 #[into_params(parameter_in = Query)]
 struct Asked {
     state: Option<JobState>,
-    #[param(pattern = "^[ -~]{1,200}$")]
+    #[serde(default, deserialize_with = "printable")]
+    #[param(pattern = "^[^\\x00]*$")]
     kind: Option<String>,
-    #[param(pattern = "^[ -~]{1,200}$")]
+    #[serde(default, deserialize_with = "printable")]
+    #[param(pattern = "^[^\\x00]*$")]
     lane: Option<String>,
     /// Only the jobs of this run.
     run: Option<RunId>,
@@ -134,13 +137,16 @@ struct JobAsked {
     lane: Option<String>,
     /// Higher first.
     #[schema(minimum = 0, maximum = 100, default = 50)]
+    #[serde(default, deserialize_with = "whole")]
     priority: Option<u8>,
     /// Not before this instant.
     run_at: Option<Timestamp>,
     #[schema(minimum = 1, maximum = 1000, default = 5)]
+    #[serde(default, deserialize_with = "whole")]
     max_attempts: Option<u16>,
     /// How long one attempt may take.
     #[schema(minimum = 1, maximum = 31_536_000_000u64)]
+    #[serde(default, deserialize_with = "whole")]
     timeout_ms: Option<u64>,
     /// While a job of the same kind with this key is live or completed, that one is meant.
     #[schema(pattern = "^[ -~]{1,200}$")]
@@ -243,11 +249,9 @@ pub(super) fn require_name(path: &str, name: &str) -> Result<(), Problem> {
 
 /// Our own kinds trust their payloads and belong to runs: nobody else makes or takes jobs of them.
 pub(super) fn refuse_own_kind(path: &str, kind: &str) -> Result<(), Problem> {
-    if kinds::lane_of(kind).is_none() && kind != DELIVER_WEBHOOK {
+    if kinds::lane_of(kind).is_none() && kind != webhooks::KIND {
         return Ok(());
     }
-    Err(Problem::invalid(path, format!("`{kind}` is a kind of Telecine's own workers; choose another name")))
+    let message = format!("`{kind}` is a kind of Telecine's own workers; choose another name");
+    Err(Problem::impossible(vec![Mistake { path: path.to_owned(), code: "reserved".into(), message }]))
 }
-
-/// Of `crates/connect`.
-const DELIVER_WEBHOOK: &str = "deliver_webhook";

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use telecine_pipeline::whole;
 use telecine_queue::{Limit, LimitState};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -48,6 +49,7 @@ async fn list(State(app): State<Arc<App>>, caller: Caller) -> Result<Json<LimitL
 struct Bounds {
     /// How many run at once; 0 lets nothing run.
     #[schema(minimum = 0, maximum = 1_000_000)]
+    #[serde(default, deserialize_with = "whole")]
     max_running: Option<u32>,
     /// How many start in a minute.
     #[schema(minimum = 0.001, maximum = 1_000_000_000)]

@@ -11,7 +11,7 @@ use hmac::Mac;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use telecine_media::Packaging;
-use telecine_pipeline::{Does, RunMeta, shown_run};
+use telecine_pipeline::{Does, RunMeta, shown_run, whole};
 use telecine_queue::{Run, RunId, Timestamp};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -48,7 +48,7 @@ fn an_hour() -> u32 {
 }
 
 fn lifetime<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    match u32::deserialize(deserializer)? {
+    match whole(deserializer)? {
         seconds @ 1..=LONGEST_S => Ok(seconds),
         other => Err(serde::de::Error::custom(format!("{other} is not from 1 to {LONGEST_S}"))),
     }

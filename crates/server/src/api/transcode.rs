@@ -32,7 +32,7 @@ use super::files::kind::Kind;
 use super::uploads::{FileBytes, FileForm, form};
 use crate::app::App;
 use crate::caller::{Caller, Scope};
-use crate::extract::{Query, parse_json};
+use crate::extract::Query;
 use crate::problem::{Code, Mistake, Problem, ProblemDocument};
 use studio::{Made, Studio};
 use wanted::Wanted;
@@ -100,6 +100,8 @@ impl Bench {
     }
 }
 
+const SLOT_WITHIN: Duration = Duration::from_millis(500);
+
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(transcode))
 }
@@ -115,7 +117,7 @@ struct TranscodeQuery {
     #[param(min_length = 1, max_length = 400, example = "poster")]
     output: Option<String>,
     /// Values of the recipe's steps, as a run has them: `{"pictures": {"poster": {"long_side": 320}}}`.
-    #[param(max_length = 8192)]
+    #[param(max_length = 2048)]
     params: Option<String>,
 }
 
@@ -152,7 +154,9 @@ async fn transcode(
     let wanted = Wanted::of(&recipe, query.output.as_deref())?;
     form::require_file(request.headers())?;
     let until = Instant::now() + app.bench.options.within;
-    let slot = Arc::clone(&app.bench.slots).try_acquire_owned().map_err(|_| busy())?;
+    // A moment of patience: an answer is sent before its slot is tidied up.
+    let slot = tokio::time::timeout(SLOT_WITHIN, Arc::clone(&app.bench.slots).acquire_owned()).await;
+    let slot = slot.ok().and_then(Result::ok).ok_or_else(busy)?;
     // A client that goes away drops this function, and with it the guard.
     let gone = CancellationToken::new();
     let _guard = gone.clone().drop_guard();
@@ -192,25 +196,26 @@ fn chosen_recipe(app: &App, query: &TranscodeQuery) -> Result<Recipe, Problem> {
             NoRecipe::Unknown { .. } => "unknown_recipe",
             NoRecipe::Invalid(_) => "invalid_recipe",
         };
-        impossible(vec![mistake("recipe", code, error.to_string())])
+        Problem::impossible(vec![mistake("recipe", code, error.to_string())])
     })?;
     let Some(params) = &query.params else { return Ok(recipe.clone()) };
+    let mut json = serde_json::Deserializer::from_str(params);
     let params: BTreeMap<String, Map<String, Value>> =
-        parse_json(params.as_bytes()).map_err(|problem| problem.below("params"))?;
+        serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let path = format!("params.{}", error.path());
+            Problem::impossible(vec![mistake(
+                path.trim_end_matches('.'),
+                "invalid",
+                error.inner().to_string(),
+            )])
+        })?;
     let params = params.into_iter().map(|(step, values)| (step, Value::Object(values))).collect();
     recipe.with_params(&params).map_err(|errors| {
         let told = |error: telecine_pipeline::ParamError| {
             mistake(&format!("params.{}", error.path), "invalid", error.message)
         };
-        impossible(errors.0.into_iter().map(told).collect())
+        Problem::impossible(errors.0.into_iter().map(told).collect())
     })
-}
-
-/// What cannot be done with what is here.
-fn impossible(mistakes: Vec<Mistake>) -> Problem {
-    let told: Vec<String> =
-        mistakes.iter().map(|mistake| format!("{}: {}", mistake.path, mistake.message)).collect();
-    Problem::new(Code::Unprocessable, told.join("\n")).with_errors(mistakes)
 }
 
 fn mistake(path: &str, code: &str, message: impl Into<String>) -> Mistake {
@@ -247,7 +252,11 @@ fn failed(error: &Failed) -> Problem {
             )
             .retry_after(Duration::from_secs(5))
         }
-        _ => impossible(vec![mistake("body", &error.code, format!("{}; {}", error.message, error.hint))]),
+        _ => Problem::impossible(vec![mistake(
+            "body",
+            &error.code,
+            format!("{}; {}", error.message, error.hint),
+        )]),
     }
 }
 

@@ -83,9 +83,7 @@ fn new_id() -> String {
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(create, announce))
-        .routes(routes!(show, offset, append, terminate))
-        // For clients behind something that knows only GET and POST.
-        .route("/v1/uploads/{id}", axum::routing::post(overridden))
+        .routes(routes!(show, offset, append, terminate, overridden))
         .layer(axum::middleware::map_response(speak_tus))
 }
 
@@ -155,7 +153,7 @@ pub(super) struct FileForm {
     #[schema(value_type = String, format = Binary)]
     file: Vec<u8>,
     /// What the file has to have.
-    #[schema(pattern = "^[0-9a-fA-F]{64}$")]
+    #[schema(value_type = String, required = false, pattern = "^[0-9a-fA-F]{64}$")]
     sha256: Option<String>,
 }
 
@@ -166,7 +164,7 @@ pub(super) struct FileBytes(Vec<u8>);
 
 /// What of tus is spoken here.
 #[utoipa::path(
-    options, path = "/v1/uploads", tag = "uploads", operation_id = "announce_uploads",
+    options, path = "/v1/uploads", tag = "uploads", operation_id = "announce_uploads", security(()),
     responses(
         (status = 204, description = "The version, the extensions and the limit", headers(
             ("Tus-Version" = String), ("Tus-Extension" = String), ("Tus-Max-Size" = String),
@@ -175,7 +173,7 @@ pub(super) struct FileBytes(Vec<u8>);
         (status = "default", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn announce(State(app): State<Arc<App>>) -> Response {
+async fn announce(State(app): State<Arc<App>>, _caller: Caller) -> Response {
     let announced = [
         (headers::TUS_VERSION, VERSION),
         (headers::TUS_EXTENSION, headers::EXTENSIONS),
@@ -208,7 +206,7 @@ async fn show(
     head, path = "/v1/uploads/{id}", tag = "uploads", operation_id = "get_upload_offset",
     params(
         ("id" = String, Path, pattern = "^[0-9A-Za-z_-]{1,64}$"),
-        ("Tus-Resumable" = TusVersion, Header),
+        ("Tus-Resumable" = inline(TusVersion), Header),
     ),
     responses(
         (status = 200, description = "It is there", headers(
@@ -234,7 +232,7 @@ async fn offset(
     patch, path = "/v1/uploads/{id}", tag = "uploads", operation_id = "append_to_upload",
     params(
         ("id" = String, Path, pattern = "^[0-9A-Za-z_-]{1,64}$"),
-        ("Tus-Resumable" = TusVersion, Header),
+        ("Tus-Resumable" = inline(TusVersion), Header),
         ("Upload-Offset" = u64, Header, description = "Where these bytes belong: what HEAD says"),
     ),
     request_body(content = FileBytes, content_type = "application/offset+octet-stream"),
@@ -279,7 +277,22 @@ async fn terminate(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What is meant counts, not the method.
+/// PATCH, HEAD or DELETE, for clients behind something that knows only GET and POST (tus).
+#[utoipa::path(
+    post, path = "/v1/uploads/{id}", tag = "uploads", operation_id = "override_upload_method",
+    params(
+        ("id" = String, Path, pattern = "^[0-9A-Za-z_-]{1,64}$"),
+        ("X-HTTP-Method-Override" = inline(MeantMethod), Header),
+        ("Tus-Resumable" = inline(TusVersion), Header),
+        ("Upload-Offset" = Option<u64>, Header, description = "For PATCH: where these bytes belong"),
+    ),
+    request_body(content = FileBytes, content_type = "application/offset+octet-stream"),
+    responses(
+        (status = 200, description = "As for HEAD"),
+        (status = 204, description = "As for PATCH or DELETE"),
+        (status = "default", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
 async fn overridden(
     app: State<Arc<App>>,
     caller: Caller,
@@ -298,6 +311,15 @@ async fn overridden(
             "POST here needs `X-HTTP-Method-Override: PATCH`, HEAD or DELETE",
         )),
     }
+}
+
+#[derive(Debug, utoipa::ToSchema)]
+#[schema(rename_all = "UPPERCASE")]
+#[expect(dead_code, reason = "it describes a header")]
+enum MeantMethod {
+    Patch,
+    Head,
+    Delete,
 }
 
 #[derive(Debug, utoipa::ToSchema)]

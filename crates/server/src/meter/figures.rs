@@ -53,6 +53,10 @@ pub(super) fn describe() {
     let gauges = [
         ("telecine_build_info", "The version of the program; always 1."),
         ("telecine_database_up", "Whether the database answered when this was asked for."),
+        (
+            "telecine_outbox_age_seconds",
+            "How long the oldest event that a sink was not sent has been waiting.",
+        ),
         ("telecine_outbox_depth", "Events that a sink was not sent yet."),
         ("telecine_queue_age_seconds", "How long the oldest ready job has been waiting."),
         ("telecine_queue_jobs", "Live jobs, by lane, kind and state."),

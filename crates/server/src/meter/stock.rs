@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use metrics::{Label, gauge};
-use telecine_queue::{Pausable, Queue, QueueError};
+use telecine_queue::{Pausable, Queue, QueueError, Timestamp};
 use tokio::sync::Mutex;
 
 /// Scrapes within this time see the same look.
@@ -77,6 +77,21 @@ async fn look(queue: &dyn Queue, kinds: &mut BTreeSet<(String, String)>) -> Resu
         let (lane, kind) = told_apart(kinds, count.lane, count.kind);
         let labels = vec![("lane", lane), ("kind", kind), ("state", count.state.to_string())];
         *found.entry(("telecine_queue_jobs", labels)).or_default() += count.jobs as f64;
+    }
+    let now = Timestamp::now();
+    for age in queue.waiting_ages().await? {
+        let (lane, kind) = told_apart(kinds, age.lane, age.kind);
+        let seconds = now.since(age.oldest_ready_at).as_secs_f64();
+        // Of those that are not told apart, the oldest.
+        let oldest = found.entry(("telecine_queue_age_seconds", vec![("lane", lane), ("kind", kind)]));
+        let oldest = oldest.or_default();
+        *oldest = oldest.max(seconds);
+    }
+    for depth in queue.outbox_depths().await? {
+        let sink = vec![("sink", depth.sink)];
+        let seconds = depth.oldest_at.map_or(0.0, |at| now.since(at).as_secs_f64());
+        found.insert(("telecine_outbox_age_seconds", sink.clone()), seconds);
+        found.insert(("telecine_outbox_depth", sink), depth.waiting as f64);
     }
     for paused in queue.paused().await? {
         let (scope, name) = match paused.what {

@@ -254,7 +254,7 @@ async fn other_sites_cannot_begin_a_session() {
 async fn one_key_is_slowed_down() {
     let served = Served::with(|_, options| {
         options.trust_loopback = false;
-        options.requests_per_second = 5;
+        options.requests_per_second = 1;
     })
     .await;
     let (_, loud) = served.key("loud", &[Scope::Read]).await;
@@ -279,20 +279,20 @@ async fn one_key_is_slowed_down() {
 async fn an_address_is_slowed_down() {
     let served = Served::with(|_, options| {
         options.trust_loopback = false;
-        options.requests_per_second = 5;
+        options.requests_per_second = 1;
     })
     .await;
 
-    for authorization in ["", "Bearer tk_a_b"] {
-        served
-            .until(async || {
-                let ask = served.get("/v1/recipes");
-                let ask =
-                    if authorization.is_empty() { ask } else { ask.header("authorization", authorization) };
-                ask.send().await.unwrap().status() == 429
-            })
-            .await;
-    }
+    served.until(async || served.get("/v1/recipes").send().await.unwrap().status() == 429).await;
+    // Another key each time: of one that is known to be none nobody has to look again.
+    let mut guesses = 0;
+    served
+        .until(async || {
+            guesses += 1;
+            let ask = served.get("/v1/recipes").bearer_auth(format!("tk_a{guesses}_b"));
+            ask.send().await.unwrap().status() == 429
+        })
+        .await;
     for _ in 0..50 {
         assert_eq!(served.get("/health/live").send().await.unwrap().status(), 200, "it must always be told");
     }

@@ -18,9 +18,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("connections::ten_gigabytes_are_refused_without_being_read", ten_gigabytes),
         trial("connections::a_body_without_a_length_is_bounded_too", a_body_without_a_length),
         trial("connections::half_open_ones_give_way_to_a_client_with_a_request", half_open_ones_give_way),
+        trial("connections::one_too_many_is_told_so_when_all_are_at_a_request", one_too_many),
         trial("connections::two_thousand_half_open_ones_slow_nobody_down", two_thousand_half_open),
         trial("connections::what_is_no_http_does_no_harm", what_is_no_http),
         trial("connections::a_request_under_way_is_finished_before_the_server_stops", a_request_under_way),
+        trial("connections::a_stop_ends_open_streams", a_stop_ends_open_streams),
         trial("connections::a_stop_does_not_wait_for_those_who_say_nothing", a_stop_does_not_wait),
     ]
 }
@@ -166,6 +168,21 @@ async fn half_open_ones_give_way() {
     served.stop().await;
 }
 
+async fn one_too_many() {
+    let served = Served::with(|_, options| options.max_connections = 2).await;
+    let streams =
+        [served.get("/v1/events").send().await.unwrap(), served.get("/v1/events").send().await.unwrap()];
+
+    let refused = one_shot().get(served.url("/health/live")).send().await.unwrap();
+
+    assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    assert_eq!(refused.json::<serde_json::Value>().await.unwrap()["code"], "busy");
+    drop(streams);
+    served.until(async || served.server.connections() < 2).await;
+    assert_eq!(served.get("/health/live").send().await.unwrap().status(), 200);
+    served.stop().await;
+}
+
 /// Both servers are asked in turn, so that whatever else the machine does strikes both.
 async fn two_thousand_half_open() {
     raise_file_limit();
@@ -243,6 +260,21 @@ async fn a_request_under_way() {
     let answer = ends(&mut halfway).await;
     assert!(answer.starts_with("HTTP/1.1 401") && answer.contains("connection: close"), "{answer}");
     stopped.await.unwrap();
+}
+
+async fn a_stop_ends_open_streams() {
+    let served = Served::start().await;
+    let stream = served.get("/v1/events").send().await.unwrap();
+    assert_eq!(
+        (stream.status().as_u16(), &stream.headers()["content-type"]),
+        (200, &"text/event-stream".parse().unwrap())
+    );
+
+    let rest = tokio::spawn(stream.bytes());
+    served.stop().await;
+
+    // Ended, not broken off: the last chunk has come.
+    assert!(rest.await.unwrap().is_ok());
 }
 
 async fn a_stop_does_not_wait() {

@@ -10,9 +10,11 @@ mod claims;
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod clips;
 mod connections;
+mod description;
 mod events;
 mod files;
 mod health;
+mod load;
 mod looks;
 mod metrics;
 mod operations;
@@ -25,6 +27,7 @@ mod runs;
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod s3_server;
 mod support;
+mod sweep;
 mod transcode;
 mod uploads;
 mod webhooks;
@@ -47,13 +50,16 @@ fn main() -> ExitCode {
         callers::trials(),
         claims::trials(),
         connections::trials(),
+        description::trials(),
         events::trials(),
         health::trials(),
+        load::trials(),
         metrics::trials(),
         files::trials(),
         looks::trials(),
         operations::trials(),
         requests::trials(),
+        sweep::trials(),
         runs::trials(),
         transcode::trials(),
         uploads::trials(),

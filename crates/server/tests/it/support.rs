@@ -135,6 +135,14 @@ fn patient_worker() -> WorkerOptions {
     }
 }
 
+/// The folder of the clients that others wrote.
+pub(crate) fn clients() -> PathBuf {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/fetch-clients");
+    let fetched = std::process::Command::new(script).output().unwrap();
+    assert!(fetched.status.success(), "next: {script}\n{}", String::from_utf8_lossy(&fetched.stderr));
+    PathBuf::from(String::from_utf8(fetched.stdout).unwrap().trim())
+}
+
 pub(crate) fn client() -> Client {
     client_with(|client| client)
 }

@@ -105,12 +105,12 @@ async fn what_cannot_be_done_is_said() {
         ("an unknown recipe", ask("recipe=thumbnale"), 422, "unprocessable", "thumbnail"),
         ("one of several", ask("recipe=web-video"), 400, "invalid_request", "storyboard"),
         ("none of several", ask("recipe=web-video&output=postre"), 422, "unprocessable", "poster"),
-        ("no JSON", ask("recipe=thumbnail&params=%7B"), 400, "invalid_request", "params"),
+        ("no JSON", ask("recipe=thumbnail&params=%7B"), 422, "unprocessable", "params"),
         (
             "no values",
             ask("recipe=thumbnail&params=%7B%22pictures%22:3%7D"),
-            400,
-            "invalid_request",
+            422,
+            "unprocessable",
             "params.pictures",
         ),
         (

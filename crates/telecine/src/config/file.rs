@@ -48,6 +48,7 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             Key::Database
             | Key::Store
             | Key::Scratch
+            | Key::Uploads
             | Key::InputFolders
             | Key::InputBuckets
             | Key::AllowPrivateUrls
@@ -109,10 +110,15 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::MaxJsonKb
             | Key::HeaderTimeoutMs
             | Key::BodyTimeoutMs
+            | Key::MaxUploadMb
+            | Key::KeepUnfinishedUploadsHours
+            | Key::TranscodeSlots
+            | Key::MaxTranscodeMb
+            | Key::TranscodeTimeoutMs
             | Key::ToolMemoryMb,
             value,
         ) => integer(value),
-        (Key::Database | Key::Store | Key::Scratch | Key::InputFolders, _) => None,
+        (Key::Database | Key::Store | Key::Scratch | Key::Uploads | Key::InputFolders, _) => None,
         (Key::InputBuckets | Key::AllowPrivateUrls | Key::MaxVideoSize, _) => None,
         (Key::Listen | Key::TrustLoopback | Key::PublicUrl | Key::CorsOrigins, _) => None,
         (Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox | Key::Recipes, _) => None,
@@ -132,6 +138,7 @@ fn expected(key: Key) -> &'static str {
         Key::Database => "a text such as \"sqlite:telecine.db\"",
         Key::Store => "a text such as \"/var/lib/telecine/store\" or \"s3://bucket/prefix\"",
         Key::Scratch => "a text such as \"/var/tmp/telecine\"",
+        Key::Uploads => "a text such as \"/var/lib/telecine/uploads\"",
         Key::InputFolders => "a list of texts such as [\"/srv/uploads\"], none of which has a colon in it",
         Key::Name | Key::Log => "a text",
         Key::InputBuckets => {
@@ -167,6 +174,11 @@ fn expected(key: Key) -> &'static str {
         | Key::MaxJsonKb
         | Key::HeaderTimeoutMs
         | Key::BodyTimeoutMs
+        | Key::MaxUploadMb
+        | Key::KeepUnfinishedUploadsHours
+        | Key::TranscodeSlots
+        | Key::MaxTranscodeMb
+        | Key::TranscodeTimeoutMs
         | Key::ToolMemoryMb => "a whole number",
     }
 }

@@ -20,8 +20,10 @@ const MAX_DAYS: u32 = 36_500;
 const MIN_TOOL_MB: u64 = 128;
 const MAX_TOOL_MB: u64 = 1 << 20;
 
-/// The name of a store that nobody chose, and of scratch space in the system's temporary folder.
+/// The name of a store that nobody chose, of unfinished uploads beside it (which have to outlive a restart), and of scratch
+/// space in the system's temporary folder.
 const STORE: &str = "telecine-store";
+const UPLOADS: &str = "telecine-uploads";
 const SCRATCH: &str = "telecine";
 /// What waits for a disk or for others may be more than there are cores.
 const IO_SLOTS: usize = 4;
@@ -74,9 +76,10 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
 fn add_derived_defaults(typed: &mut Layer) {
     let database = typed.0.get(&Key::Database).map_or("", |typed| &typed.text);
     let file = database.strip_prefix("sqlite:").map(|file| file.strip_prefix("//").unwrap_or(file));
-    let store = file.and_then(|file| Path::new(file).parent()).unwrap_or(Path::new("")).join(STORE);
+    let data = file.and_then(|file| Path::new(file).parent()).unwrap_or(Path::new(""));
     let mut derived = vec![
-        (Key::Store, store.display().to_string()),
+        (Key::Store, data.join(STORE).display().to_string()),
+        (Key::Uploads, data.join(UPLOADS).display().to_string()),
         (Key::Scratch, std::env::temp_dir().join(SCRATCH).display().to_string()),
     ];
     // Who gives a public address has a proxy on this machine, as a rule: then every caller comes from this machine.
@@ -140,7 +143,7 @@ fn store(text: &str) -> Result<String> {
     Ok(text.into())
 }
 
-fn folder(text: &str) -> Result<PathBuf> {
+pub(super) fn folder(text: &str) -> Result<PathBuf> {
     ensure!(!text.trim().is_empty(), "must name a folder");
     Ok(text.into())
 }

@@ -1,16 +1,20 @@
 //! How the API is served: where, to whom, within which bounds.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
-use telecine_server::ServerOptions;
+use telecine_server::{ServerOptions, TranscodeOptions, UploadOptions};
 
 use super::Key;
-use super::meaning::{Reader, milliseconds, on_or_off};
+use super::meaning::{Reader, folder, milliseconds, on_or_off};
 
 const MAX_RATE: u32 = 1_000_000;
 const MAX_CONNECTIONS: u32 = 1_000_000;
 const MAX_JSON_KB: u32 = 16 * 1024;
+const MAX_MB: u32 = 1 << 24;
+const MAX_HOURS: u32 = 24 * 365;
+const MAX_TRANSCODES: u32 = 1_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Serving {
@@ -32,6 +36,20 @@ impl Serving {
                 as usize,
             metrics_public: reader.required(Key::MetricsPublic, on_or_off)?,
             requests_per_second: reader.required(Key::RequestsPerSecond, |text| within(text, 0, MAX_RATE))?,
+            uploads: UploadOptions {
+                folder: Some(reader.required(Key::Uploads, folder)?),
+                max_bytes: reader.optional(Key::MaxUploadMb, megabytes)?,
+                keep_unfinished: Duration::from_hours(
+                    reader
+                        .required(Key::KeepUnfinishedUploadsHours, |text| within(text, 1, MAX_HOURS))?
+                        .into(),
+                ),
+            },
+            transcode: TranscodeOptions {
+                slots: reader.required(Key::TranscodeSlots, |text| within(text, 0, MAX_TRANSCODES))? as usize,
+                max_bytes: reader.required(Key::MaxTranscodeMb, megabytes)?,
+                within: reader.required(Key::TranscodeTimeoutMs, milliseconds)?,
+            },
             ..ServerOptions::default()
         };
         Ok(Self { listen: reader.required(Key::Listen, address)?, options })
@@ -68,6 +86,10 @@ fn origins(text: &str) -> Result<Vec<String>> {
         Ok(origin.to_lowercase())
     };
     text.split(',').map(|origin| check(origin.trim())).collect()
+}
+
+fn megabytes(text: &str) -> Result<u64> {
+    within(text, 1, MAX_MB).map(|megabytes| u64::from(megabytes) << 20)
 }
 
 fn within(text: &str, least: u32, most: u32) -> Result<u32> {

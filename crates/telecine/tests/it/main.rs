@@ -1,5 +1,9 @@
 //! The binary as an operator meets it: arguments in, text and exit codes out.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod afar;
+mod apart;
 mod clips;
 mod commands;
 mod demo;
@@ -7,8 +11,14 @@ mod intake;
 mod media;
 mod observability;
 mod plan;
+#[path = "../../../queue/tests/it/postgres_server.rs"]
+#[allow(dead_code, reason = "the queue's own tests use more of it")]
+mod postgres_server;
 mod recipes;
 mod run;
+#[path = "../../../pipeline/tests/it/s3_server.rs"]
+#[allow(dead_code, reason = "the pipeline's own tests use more of it")]
+mod s3_server;
 mod serve;
 mod steering;
 mod telecine;

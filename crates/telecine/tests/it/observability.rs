@@ -249,7 +249,7 @@ fn a_collector_that_never_answers_delays_nothing() {
     // It accepts and says nothing, for as long as the test runs.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = silent.local_addr().expect("it listens");
-    let place = place_with(&format!("otlp_endpoint = \"http://{address}\""));
+    let place = place_with(&format!("otlp_endpoint = \"http://{address}\"\nslots = {{ cpu = 200 }}"));
     let up = Serving::start(&place, &["up"]);
 
     let pushed = place.run(&["jobs", "push", "pause", "--payload", r#"{"ms": 0}"#, "--count", "2000"]);

@@ -242,3 +242,27 @@ fn a_hidden_file_has_results_that_can_be_seen() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(frames(&place.path("out/film/hls/master.m3u8")), [50]);
 }
+
+#[test]
+fn what_can_do_without_an_optional_step_is_partial_and_says_so() {
+    let place = Place::new();
+    film(2, &place.path("film.mp4"));
+    place.write(
+        "labelled.toml",
+        "[steps.thumbnail]\nkind = \"pictures\"\nwith = { poster = {} }\n\n\
+         [steps.label]\nkind = \"exec\"\nrequired = false\nwith = { command = [\"/bin/false\"] }\n",
+    );
+
+    let ended = place.run(&run(&["--recipe", "labelled.toml"]));
+    let told = place.run(&run(&["--recipe", "labelled.toml", "--json"]));
+
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.stderr.contains("film.mp4 partial after"), "{ended:?}");
+    assert!(
+        ended.stderr.contains("not made: film.mp4: label: ") && ended.stderr.contains("next: "),
+        "{ended:?}"
+    );
+    assert!(place.holds("out/film/thumbnail/poster.jpg"), "what could be made is there");
+    assert_eq!(told.code, Some(3), "{told:?}");
+    assert_eq!(document(&told)["runs"][0]["status"], "partial");
+}

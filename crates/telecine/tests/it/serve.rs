@@ -158,6 +158,26 @@ fn an_open_connection_does_not_hold_up_the_end() {
 }
 
 #[test]
+fn a_second_signal_does_not_wait_for_requests() {
+    let place = Place::new();
+    let serve = Serving::start(&place, &["serve"]);
+    let mut halfway = TcpStream::connect(&serve.address).expect("somebody listens");
+    let head = "POST /v1/session HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                content-length: 100\r\nexpect: 100-continue\r\n\r\n";
+    halfway.write_all(head.as_bytes()).expect("a request can begin");
+    // It is asked for the body, so the request is under way.
+    halfway.read_exact(&mut [0; 25]).expect("it is invited to go on");
+
+    serve.signal(Signal::TERM);
+    until("it listens no more", || TcpStream::connect(&serve.address).is_err());
+    serve.signal(Signal::TERM);
+    let (code, talk) = serve.ends();
+
+    assert_eq!(code, Some(1), "{talk}");
+    assert!(talk.contains("cut off"), "{talk}");
+}
+
+#[test]
 fn a_key_is_shown_once_lets_in_and_is_revoked() {
     let place = Place::new();
     place.write("telecine.toml", "trust_loopback = false");

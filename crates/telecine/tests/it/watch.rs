@@ -1,5 +1,6 @@
 //! `telecine watch`: files are processed as they appear.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -13,7 +14,7 @@ use crate::telecine::Place;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A watcher at work. Killed when the test ends early.
-struct Watcher {
+pub(crate) struct Watcher {
     child: Child,
     talk: Receiver<String>,
     heard: Vec<String>,
@@ -21,8 +22,13 @@ struct Watcher {
 
 impl Watcher {
     fn start(place: &Place) -> Self {
+        Self::start_with(place, &BTreeMap::new())
+    }
+
+    pub(crate) fn start_with(place: &Place, variables: &BTreeMap<String, String>) -> Self {
         let arguments = ["watch", "in", "--out", "out", "--settle", "300ms"];
         let mut command = place.command(&arguments);
+        command.envs(variables);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let (tell, talk) = channel();
         let stderr: ChildStderr = child.stderr.take().expect("a pipe");
@@ -39,7 +45,7 @@ impl Watcher {
     }
 
     /// Waits for a line with these words.
-    fn hears(&mut self, expected: &str) {
+    pub(crate) fn hears(&mut self, expected: &str) {
         while !self.heard.iter().any(|line| line.contains(expected)) {
             let line = self.talk.recv_timeout(PATIENCE);
             let line = line.unwrap_or_else(|_| panic!("it never said {expected:?}: {:?}", self.heard));
@@ -47,7 +53,7 @@ impl Watcher {
         }
     }
 
-    fn stop(mut self) -> (Option<i32>, Vec<String>) {
+    pub(crate) fn stop(mut self) -> (Option<i32>, Vec<String>) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process has an id");
         kill_process(pid, Signal::INT).expect("it still runs");
         let code = self.child.wait().expect("it ends").code();

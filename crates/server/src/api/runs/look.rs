@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use super::run_of;
 use crate::app::App;
 use crate::caller::{Caller, Scope};
-use crate::extract::{Json, Path, Query};
+use crate::extract::{Json, Path, Query, printable};
 use crate::problem::{Problem, ProblemDocument};
 
 /// A run as it is now.
@@ -41,32 +41,18 @@ pub(super) struct Wanted {
     /// Those in this state alone.
     status: Option<RunState>,
     /// Those of the recipe of this name.
-    #[param(value_type = Option<String>, min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*$")]
-    recipe: Option<Name>,
+    #[serde(default, deserialize_with = "printable")]
+    #[param(pattern = "^[^\\x00]*$")]
+    recipe: Option<String>,
     /// Those to which their caller gave this id.
-    #[param(value_type = Option<String>, min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*$")]
-    external_id: Option<Name>,
+    #[serde(default, deserialize_with = "printable")]
+    #[param(pattern = "^[^\\x00]*$")]
+    external_id: Option<String>,
     /// Where the page before ended: its `next_cursor`.
     cursor: Option<RunId>,
     #[serde(default)]
     #[param(value_type = u32, minimum = 1, maximum = 200, default = 50)]
     limit: PageLimit,
-}
-
-/// What can be the name of something at all: no database is asked for anything else.
-#[derive(Debug, Deserialize)]
-#[serde(try_from = "String")]
-struct Name(String);
-
-impl TryFrom<String> for Name {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        match (1..=200).contains(&text.chars().count()) && !text.chars().any(char::is_control) {
-            true => Ok(Self(text)),
-            false => Err("1 to 200 characters, none of which is a control character"),
-        }
-    }
 }
 
 /// How many a page has at most.
@@ -108,8 +94,8 @@ pub(super) async fn list(
     caller.require(Scope::Read)?;
     let filter = RunFilter {
         states: wanted.status.into_iter().collect(),
-        name: wanted.recipe.map(|Name(name)| name),
-        external_id: wanted.external_id.map(|Name(id)| id),
+        name: wanted.recipe,
+        external_id: wanted.external_id,
         tenant: Some(caller.tenant),
     };
     let page = RunPage { before: wanted.cursor, limit: wanted.limit.0 };

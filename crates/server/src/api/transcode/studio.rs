@@ -13,7 +13,7 @@ use telecine_queue::{Queue, RunFilter, RunId, RunPage, Runtime, Slots, WorkerOpt
 use tempfile::NamedTempFile;
 use tokio::fs::File;
 
-use super::{Order, failed, impossible, mistake, timed_out};
+use super::{Order, failed, mistake, timed_out};
 use crate::api::uploads::form;
 use crate::api::uploads::receive::{Sink, on_disk, unwritable};
 use crate::problem::{Code, Problem};
@@ -112,7 +112,7 @@ impl Studio {
             if told.is_empty() {
                 told.push(mistake("output", "not_made", "the recipe makes no such thing of this input"));
             }
-            impossible(told)
+            Problem::impossible(told)
         })?;
         let path = self.shop.blobs.local_path(found.key).ok_or_else(|| Problem::not_found("file"))?;
         let file = File::open(path).await.map_err(|error| unwritable(&error))?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use telecine_pipeline::{Does, OutputShown, OutputStatus, Recipe, did_you_mean};
 
-use super::{impossible, mistake};
+use super::mistake;
 use crate::problem::{Code, Mistake, Problem};
 
 /// One file of one output.
@@ -138,7 +138,7 @@ fn which<'a>(known: impl Iterator<Item = &'a str>) -> Problem {
 fn unknown(asked: &str, known: &[&str]) -> Problem {
     let near = did_you_mean(asked, known);
     let message = format!("nothing is called `{asked}`{near}");
-    impossible(vec![mistake("output", "unknown_output", message)])
+    Problem::impossible(vec![mistake("output", "unknown_output", message)])
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) struct UploadDocument {
     #[schema(pattern = "^[0-9A-Za-z_-]{1,64}$")]
     id: String,
     #[schema(inline)]
-    object: Object,
+    object: UploadObject,
     state: UploadState,
     /// So many bytes are there.
     offset: u64,
@@ -36,7 +36,7 @@ pub(super) struct UploadDocument {
 
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum Object {
+enum UploadObject {
     Upload,
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn of(app: &App, tenant: &str, id: &str) -> Result<UploadDocume
         let (completed, stored) = completed.ok_or_else(|| Problem::not_found("upload"))?;
         return Ok(UploadDocument {
             id: id.to_owned(),
-            object: Object::Upload,
+            object: UploadObject::Upload,
             state: UploadState::Complete,
             offset: completed.bytes,
             length: completed.bytes,
@@ -74,7 +74,7 @@ pub(super) async fn of(app: &App, tenant: &str, id: &str) -> Result<UploadDocume
     }
     Ok(UploadDocument {
         id: id.to_owned(),
-        object: Object::Upload,
+        object: UploadObject::Upload,
         state: if seen.is_whole() { UploadState::Storing } else { UploadState::Receiving },
         offset: seen.offset,
         length: seen.told.length,

@@ -5,10 +5,12 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use libtest_mimic::Trial;
-use reqwest::Method;
+use reqwest::{Method, RequestBuilder};
+use serde_json::json;
 use sha2::Digest as _;
 use telecine_pipeline::{Input, Recipes, Submission, submit};
 use telecine_queue::RunState;
+use telecine_server::Scope;
 
 use super::{Tus, header, id_of, noise, sha256, staged, stored};
 use crate::clips;
@@ -30,6 +32,7 @@ pub(super) fn trials() -> Vec<Trial> {
         trial("uploads::what_nobody_adds_to_expires", what_nobody_adds_to_expires),
         trial("uploads::an_upload_can_be_removed_at_any_time", an_upload_can_be_removed_at_any_time),
         trial("uploads::a_method_may_be_overridden", a_method_may_be_overridden),
+        trial("uploads::what_is_anothers_is_as_if_it_were_not_there", what_is_anothers_is_not_there),
     ]
 }
 
@@ -334,5 +337,48 @@ async fn a_method_may_be_overridden() {
     assert_eq!(meant("DELETE").send().await.unwrap().status(), 204);
 
     assert_eq!(tus.head(&path).await.status(), 404);
+    served.stop().await;
+}
+
+async fn what_is_anothers_is_not_there() {
+    let served = Served::with(|_, options| options.trust_loopback = false).await;
+    let (tus, bytes) = (Tus::of(&served), noise(100));
+    let (_, ours) = served.key("ours", &[Scope::Read, Scope::Write]).await;
+    let (_, theirs) = served.key("theirs", &[Scope::Read, Scope::Write]).await;
+    let (_, reader) = served.key("ours", &[Scope::Read]).await;
+    let begun = tus.create_with(200, |request| request.bearer_auth(&ours)).await;
+    let complete = tus.create_with(100, |request| request.bearer_auth(&ours)).await;
+    let added = tus.patch(&complete, 0, &bytes).bearer_auth(&ours).send().await.unwrap();
+    assert_eq!(added.status(), 204);
+    let nobodys = "/v1/uploads/upl_01K00000000000000000000000";
+    let asked = |method: Method, path: &str, key: &str| {
+        let request = tus.patch(path, 0, &bytes).build().unwrap();
+        let request = RequestBuilder::from_parts(served.client.clone(), request).bearer_auth(key);
+        let (client, request) = request.build_split();
+        let mut request = request.unwrap();
+        *request.method_mut() = method;
+        client.execute(request)
+    };
+
+    for method in [Method::GET, Method::PATCH, Method::DELETE] {
+        let mut answers = Vec::new();
+        for path in [&begun, &complete, nobodys] {
+            let mut body = problem(asked(method.clone(), path, &theirs).await.unwrap()).await;
+            body["request_id"].take();
+            answers.push(body);
+        }
+        assert_eq!(answers[0]["status"], 404, "{method}");
+        assert!(answers.iter().all(|answer| *answer == answers[0]), "{method}: {answers:?}");
+    }
+    for path in [&begun, &complete] {
+        assert_eq!(asked(Method::HEAD, path, &theirs).await.unwrap().status(), 404);
+        assert_eq!(asked(Method::HEAD, path, &ours).await.unwrap().status(), 200);
+        assert_eq!(asked(Method::GET, path, &reader).await.unwrap().status(), 200);
+        assert_eq!(problem(asked(Method::PATCH, path, &reader).await.unwrap()).await["code"], "forbidden");
+        assert_eq!(tus.patch(path, 0, &bytes).send().await.unwrap().status(), 401);
+    }
+    let run = json!({"recipe": "thumbnail", "input": {"upload": id_of(&complete)}});
+    let refused = served.post("/v1/runs").bearer_auth(&theirs).json(&run).send().await.unwrap();
+    assert_eq!(problem(refused).await["errors"][0]["code"], "input_not_found");
     served.stop().await;
 }

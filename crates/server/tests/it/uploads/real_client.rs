@@ -1,6 +1,5 @@
 //! `tus-js-client`, which we did not write, over a line that breaks.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{id_of, sha256};
 use crate::clips;
-use crate::support::{Served, trial};
+use crate::support::{Served, clients, trial};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tus_client.cjs");
 
@@ -27,7 +26,7 @@ async fn tus_js_client_is_cut_and_goes_on() {
     let served = Served::start().await;
     let file = served.file("film.mp4");
     // Large enough not to be in the buffers of the line when it breaks.
-    let picture = "testsrc2=size=640x360:rate=25:duration=4";
+    let picture = "testsrc2=size=640x360:rate=25:duration=4,noise=alls=20:allf=t";
     clips::ffmpeg(
         &["-f", "lavfi", "-i", picture, "-c:v", "libx264", "-preset", "ultrafast", "-qp", "1"],
         &file,
@@ -38,7 +37,13 @@ async fn tus_js_client_is_cut_and_goes_on() {
 
     let endpoint = format!("http://{}/v1/uploads", line.address);
     let client = tokio::task::spawn_blocking(move || {
-        Command::new("node").arg(SCRIPT).arg(modules()).arg(endpoint).arg(file).output().unwrap()
+        Command::new("node")
+            .arg(SCRIPT)
+            .arg(clients().join("node/node_modules"))
+            .arg(endpoint)
+            .arg(file)
+            .output()
+            .unwrap()
     });
     let client = client.await.unwrap();
 
@@ -73,21 +78,6 @@ async fn tus_js_client_is_cut_and_goes_on() {
         "{run}"
     );
     served.stop().await;
-}
-
-/// The folder of the clients that others wrote.
-fn modules() -> PathBuf {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"))).unwrap();
-    let tools = cache.join("telecine-tools");
-    let installed = std::fs::read_dir(&tools).into_iter().flatten().flatten();
-    let mut modules = installed
-        .filter(|folder| folder.file_name().to_string_lossy().starts_with("clients-"))
-        .map(|folder| folder.path().join("node/node_modules"));
-    let found = modules.find(|modules| modules.join("tus-js-client").exists());
-    found.unwrap_or_else(|| {
-        panic!("tus-js-client is not installed in {}\nnext: scripts/fetch-clients", tools.display())
-    })
 }
 
 /// A way to the server that breaks.
