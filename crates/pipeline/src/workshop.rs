@@ -42,7 +42,7 @@ pub struct Workshop {
     pub(crate) sources: SourceCache,
     /// Whether the store knows the database.
     pub(crate) is_signed_in: OnceCell<()>,
-    capabilities: OnceCell<Capabilities>,
+    capabilities: Arc<OnceCell<Capabilities>>,
 }
 
 impl Workshop {
@@ -65,7 +65,16 @@ impl Workshop {
             source_cache: CacheRoom::default(),
             sources,
             is_signed_in: OnceCell::new(),
-            capabilities: OnceCell::new(),
+            capabilities: Arc::default(),
+        }
+    }
+
+    /// Another one with the same programs and limits, for work that has nothing else to do with this one's.
+    pub fn apart(&self, queue: Arc<dyn Queue>, blobs: Blobs, scratch: Scratch) -> Self {
+        Self {
+            limits: self.limits.clone(),
+            capabilities: Arc::clone(&self.capabilities),
+            ..Self::new(queue, self.toolbox.clone(), blobs, scratch)
         }
     }
 

@@ -52,8 +52,7 @@ impl Studio {
             Problem::new(Code::Unavailable, "the scratch folder cannot be used; see the server's log")
         })?;
         let scratch = Scratch::open(&path.join("scratch")).map_err(|error| unwritable(&error))?;
-        let mut shop = Workshop::new(Arc::clone(&queue), shared.toolbox.clone(), blobs, scratch);
-        shop.limits = shared.limits.clone();
+        let mut shop = shared.apart(Arc::clone(&queue), blobs, scratch);
         shop.input_folders = vec![inputs];
         let shop = Arc::new(shop);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -54,11 +54,12 @@ async fn keep_one(app: &Arc<App>, id: String, told: Told) -> Result<(), Problem>
     }
     let stage = app.uploads.stage.clone();
     on_disk(move || match stage.hold(&told.tenant, &id)? {
-        Hold::Held(held) => {
+        // Somebody may have added to it meanwhile.
+        Hold::Held(held) if held.has_expired()? => {
             tracing::info!(upload = id, "upload expired");
             held.remove()
         }
-        Hold::Busy | Hold::Missing => Ok(()),
+        Hold::Held(_) | Hold::Busy | Hold::Missing => Ok(()),
     })
     .await
 }

@@ -122,11 +122,15 @@ impl Sink {
 
 /// What the disk refuses.
 pub(crate) fn unwritable(error: &io::Error) -> Problem {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    use io::ErrorKind::{FileTooLarge, Interrupted, QuotaExceeded, StorageFull};
     match error.kind() {
         StorageFull | QuotaExceeded | FileTooLarge => {
             tracing::warn!(%error, "there is no room for an upload");
             Problem::new(Code::StorageFull, "there is no room for it at the moment; try again later")
+        }
+        // Only a server that stops breaks off in the middle.
+        Interrupted => {
+            Problem::new(Code::Unavailable, "the server stops; ask again").retry_after(Duration::from_secs(1))
         }
         _ => {
             tracing::error!(%error, "an upload cannot be read or written");

@@ -222,6 +222,11 @@ impl Held {
         Ok(self.file.metadata()?.modified()? + self.stage.keep)
     }
 
+    /// As [`Seen::has_expired`].
+    pub(super) fn has_expired(&self) -> io::Result<bool> {
+        Ok(self.offset()? < self.told.length && self.expires_at()? <= SystemTime::now())
+    }
+
     /// From here on, bytes do not count until [`Held::verified`] is called, also if this process dies before.
     pub(super) fn unverified(&mut self, from: u64) -> io::Result<()> {
         self.told.unverified_from = Some(from);

@@ -98,7 +98,9 @@ fn told(app: &App, tenant: String, headers: &HeaderMap) -> Result<Told, Problem>
 /// Where an upload goes on. Whoever asks has lost a connection, so one that is silent is given up.
 pub(super) async fn offset(app: &Arc<App>, tenant: &str, id: &str) -> Result<Response, Problem> {
     let id = proper(tenant, id)?;
-    if let Some(writing) = app.uploads.under_way.of(id) {
+    // Nobody may stop what is another's, nor wait for it.
+    let is_staged = look(app, tenant, id).await?.is_some();
+    if let Some(writing) = app.uploads.under_way.of(id).filter(|_| is_staged) {
         if writing.is_storing() {
             writing.ended().await;
         } else if writing.silent_for() >= LOST_AFTER {
@@ -157,8 +159,7 @@ pub(super) async fn append(
         Hold::Missing => return append_to_complete(app, tenant, id, from, is_empty).await,
     };
     let offset = held.offset().map_err(|error| unwritable(&error))?;
-    let has_expired = held.expires_at().is_ok_and(|at| at <= SystemTime::now()) && offset < held.told.length;
-    if has_expired {
+    if held.has_expired().map_err(|error| unwritable(&error))? {
         return Err(expired());
     }
     if from != offset {

@@ -4,9 +4,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use libtest_mimic::Trial;
+use serde_json::{Value, json};
 use telecine_pipeline::Blobs;
 
-use super::{Tus, noise, sha256, staged};
+use super::{Tus, id_of, noise, sha256, staged};
+use crate::clips;
+use crate::s3_server::S3Server;
 use crate::support::{Served, problem, trial};
 
 pub(super) fn trials() -> Vec<Trial> {
@@ -64,6 +67,31 @@ async fn what_the_store_does_not_take_waits() {
     assert_eq!(tus.offset(&path).await, 1000);
     assert_eq!(tus.document(&path).await["sha256"], sha256(&bytes));
     assert_eq!(staged(&served), Vec::<String>::new());
+    served.stop().await;
+}
+
+async fn a_bucket_has_it_when_it_is_back() {
+    let bucket = S3Server::start();
+    let served = Served::with(|shop, _| shop.blobs = bucket.open("media")).await;
+    clips::film(2, &served.file("film.mp4"));
+    let (tus, film) = (Tus::of(&served), std::fs::read(served.file("film.mp4")).unwrap());
+    let path = tus.create(film.len()).await;
+    tus.add(&path, 0, &film[..1000]).await;
+    bucket.kill();
+
+    let refused = tus.patch(&path, 1000, &film[1000..]).send().await.unwrap();
+    assert_eq!(problem(refused).await["code"], "unavailable");
+    bucket.launch();
+    served.until(async || tus.head(&path).await.status() == 200).await;
+
+    assert_eq!(tus.offset(&path).await, film.len() as u64);
+    assert_eq!(tus.document(&path).await["sha256"], sha256(&film));
+    let run = json!({"recipe": "thumbnail", "input": {"upload": id_of(&path)}});
+    let run: Value = served.post("/v1/runs").json(&run).send().await.unwrap().json().await.unwrap();
+    let address = format!("/v1/runs/{}", run["id"].as_str().unwrap());
+    let now = async || -> Value { served.get(&address).send().await.unwrap().json().await.unwrap() };
+    served.until(async || !now().await["finished_at"].is_null()).await;
+    assert_eq!(now().await["status"], "succeeded");
     served.stop().await;
 }
 

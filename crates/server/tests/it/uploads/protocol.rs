@@ -370,6 +370,11 @@ async fn what_is_anothers_is_not_there() {
         assert_eq!(answers[0]["status"], 404, "{method}");
         assert!(answers.iter().all(|answer| *answer == answers[0]), "{method}: {answers:?}");
     }
+    let auth = format!("Authorization: Bearer {ours}\r\n");
+    let _writing = tus.begin(&begun, 0, 200, &bytes[..10], &auth).await;
+    served
+        .until(async || header(&asked(Method::HEAD, &begun, &ours).await.unwrap(), "upload-offset") == "10")
+        .await;
     for path in [&begun, &complete] {
         assert_eq!(asked(Method::HEAD, path, &theirs).await.unwrap().status(), 404);
         assert_eq!(asked(Method::HEAD, path, &ours).await.unwrap().status(), 200);
