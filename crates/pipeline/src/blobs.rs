@@ -356,7 +356,12 @@ impl Blobs {
         match &*self.place {
             Place::Bucket(bucket) => bucket.folders(below, after, limit).await,
             Place::Folder(folder) => {
-                let listed = folder.folders(self.path(below)?.as_ref(), after, limit);
+                let (folder, path, after) = (folder.clone(), self.path(below)?, after.map(str::to_owned));
+                let listed = tokio::task::spawn_blocking(move || {
+                    folder.folders(path.as_ref(), after.as_deref(), limit)
+                });
+                let listed =
+                    listed.await.map_err(|error| StoreError::Unavailable { reason: error.to_string() })?;
                 listed.map_err(|error| StoreError::of_io(below, &error))
             }
         }

@@ -33,8 +33,9 @@ impl LifetimeRecord {
         self.swept_since.is_some_and(|since| is_recent(since, SWEEP_IS_OVER_AFTER))
     }
 
-    fn is_being_retried(&self) -> bool {
-        self.retried_at.is_some_and(|at| is_recent(at, RETRY_WITHIN))
+    /// Of a run that ended then: it may be opened again at any moment.
+    fn is_being_retried(&self, finished_at: Timestamp) -> bool {
+        self.retried_at.is_some_and(|at| at >= finished_at && is_recent(at, RETRY_WITHIN))
     }
 }
 
@@ -100,10 +101,15 @@ impl Broom {
     /// `None`: somebody retries, deletes or sweeps the run.
     ///
     /// Only what is read of the run after this still holds while it is swept.
-    pub(crate) async fn take(queue: &dyn Queue, run: &RunId) -> Result<Option<Self>, QueueError> {
+    pub(crate) async fn take(
+        queue: &dyn Queue,
+        run: &RunId,
+        finished_at: Timestamp,
+    ) -> Result<Option<Self>, QueueError> {
         let since = std::time::Instant::now();
         let is_taken = change(queue, run, |lifetime| {
-            let is_free = !lifetime.has_ended && !lifetime.is_being_retried() && !lifetime.is_being_swept();
+            let is_busy = lifetime.is_being_retried(finished_at) || lifetime.is_being_swept();
+            let is_free = !lifetime.has_ended && !is_busy;
             is_free.then(|| LifetimeRecord { swept_since: Some(Timestamp::now()), ..lifetime })
         });
         Ok(is_taken.await?.then_some(Self { since }))
@@ -156,13 +162,13 @@ pub(crate) async fn end_again(
 
 async fn end(queue: &dyn Queue, blobs: &Blobs, id: &RunId, keeps_outputs: bool) -> Attempted<Deleted> {
     let run = queue.get_run(id).await?.ok_or_else(|| no_such_run(id))?;
-    if run.finished_at.is_none() {
+    let Some(finished_at) = run.finished_at else {
         let message = format!("{id} is {}", run.state);
         return Err(Failed::for_good("run_not_ended", message, "cancel it first"));
-    }
+    };
     // From here on nobody can borrow from it or retry it, and it is shown no more: if this is cut short, it is deleted again.
     let is_ended = change(queue, id, |lifetime| {
-        let may = lifetime.has_ended || !lifetime.is_being_retried();
+        let may = lifetime.has_ended || !lifetime.is_being_retried(finished_at);
         may.then_some(LifetimeRecord { has_ended: true, keeps_outputs, ..lifetime })
     });
     if !is_ended.await? {

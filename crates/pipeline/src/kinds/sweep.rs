@@ -17,9 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::TryStreamExt;
 use serde_json::{Value, json};
-use telecine_queue::{
-    Failure, Job, JobContext, Kind, Missed, NewJob, NewSchedule, QueueError, RunId, Timestamp,
-};
+use telecine_queue::{Failure, Job, JobContext, Kind, Missed, NewJob, NewSchedule, QueueError, Timestamp};
 
 use super::{SWEEP, lane_of};
 use crate::failure::Attempted;
@@ -48,7 +46,7 @@ struct Swept {
 /// Sees to it that somebody sweeps.
 pub async fn schedule_sweeps(shop: &Workshop) -> Result<(), QueueError> {
     // By this name the store knows the database. It is drawn once and then kept.
-    let database = database_of(&*shop.queue).await?.unwrap_or_else(|| RunId::new().to_string());
+    let database = database_of(&*shop.queue).await?.unwrap_or_else(note::new_database);
     let payload = json!({ note::DATABASE: database });
     let job = NewJob::new(SWEEP, payload).lane(lane_of(SWEEP).unwrap_or("io")).priority(10);
     let schedule = NewSchedule::new(SWEEP, WHEN, job).missed(Missed::Once);

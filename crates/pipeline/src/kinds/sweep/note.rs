@@ -33,6 +33,11 @@ pub(super) async fn database_of(queue: &dyn Queue) -> Result<Option<String>, Que
     Ok(job.and_then(|job| job.payload.get(DATABASE)?.as_str().map(str::to_owned)))
 }
 
+/// As unlike all others as the name of a run.
+pub(super) fn new_database() -> String {
+    RunId::new().as_str().replace("run_", "db_")
+}
+
 pub(super) async fn sign_in(blobs: &Blobs, database: &str) -> Result<(), StoreError> {
     let first = serde_json::to_vec(&Note::default()).expect("a note is plain data");
     blobs.put_new(&key(database), first.into()).await.map(drop)

@@ -22,6 +22,8 @@ use crate::workshop::Workshop;
 
 /// Each folder costs a look into the database.
 const PAGE: usize = 200;
+/// A tenant's folder costs the store as much as some looks cost the database.
+const COST_OF_TENANT: usize = 5;
 /// So many are kept in mind.
 const MOST: usize = 1_000;
 
@@ -41,19 +43,20 @@ pub(super) async fn sweep(
     }
     // What earlier sweeps have seen; what this one sees is for later ones.
     remove_old(shop, stopping, note, swept).await?;
-    for _ in 0..shop.sweep_pages {
-        if stopping.is_cancelled() || !look_at_a_page(shop, note).await? {
-            break;
-        }
+    let mut left = shop.sweep_pages as usize * PAGE;
+    while left > 0 && !stopping.is_cancelled() {
+        let Some(looked_at) = look_at_a_page(shop, note).await? else { break };
+        left = left.saturating_sub(looked_at + COST_OF_TENANT);
     }
     Ok(())
 }
 
-/// Notes the orphans among the next folders; `false`: those were the last, and the next look begins at the beginning.
-async fn look_at_a_page(shop: &Workshop, note: &mut Note) -> Attempted<bool> {
+/// Notes the orphans among the next folders of a tenant and says how many it looked at; `None`: those were the last, and
+/// the next look begins at the beginning.
+async fn look_at_a_page(shop: &Workshop, note: &mut Note) -> Attempted<Option<usize>> {
     let Some((tenant, runs)) = next_folders(shop, note).await? else {
         note.orphans_after = None;
-        return Ok(false);
+        return Ok(None);
     };
     for name in &runs {
         // What is not named like a run is not ours.
@@ -66,7 +69,7 @@ async fn look_at_a_page(shop: &Workshop, note: &mut Note) -> Attempted<bool> {
         }
     }
     note.orphans_after = runs.last().map(|run| (tenant, run.clone()));
-    Ok(true)
+    Ok(Some(runs.len()))
 }
 
 /// The folders of runs that come next, and the tenant's folder in which they are.

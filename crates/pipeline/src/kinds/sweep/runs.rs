@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::TryStreamExt;
-use telecine_queue::{Run, RunFilter, RunId, RunPage, RunState};
+use telecine_queue::{Run, RunFilter, RunId, RunPage, RunState, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use super::note::Note;
@@ -79,7 +79,7 @@ async fn sweep_run(shop: &Workshop, run: &Run, swept: &mut Swept) -> Attempted<(
         return delete_run(shop, run, swept).await;
     }
     if lifetime.tidied_at.is_none_or(|tidied_at| tidied_at <= finished_at) {
-        tidy(shop, &run.id, swept).await?;
+        tidy(shop, &run.id, finished_at, swept).await?;
     }
     Ok(())
 }
@@ -98,9 +98,9 @@ async fn is_forgotten(shop: &Workshop, run: &Run) -> Attempted<bool> {
 }
 
 /// Removes what the run stored and publishes nowhere.
-async fn tidy(shop: &Workshop, id: &RunId, swept: &mut Swept) -> Attempted<()> {
+async fn tidy(shop: &Workshop, id: &RunId, finished_at: Timestamp, swept: &mut Swept) -> Attempted<()> {
     let queue = &*shop.queue;
-    let Some(broom) = Broom::take(queue, id).await? else { return Ok(()) };
+    let Some(broom) = Broom::take(queue, id, finished_at).await? else { return Ok(()) };
     let tidied = remove_unpublished(shop, id, &broom, swept).await;
     broom.put_away(queue, id, matches!(tidied, Ok(true))).await?;
     tidied.map(drop)
