@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod afar;
+mod claims;
 mod clips;
 mod commands;
 mod demo;
