@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """A Telecine worker in Python, with nothing but the standard library.
 
-Runs jobs of kind `word_count` ({"text": "…"}) until it is asked to drain or finds nothing for `--idle` seconds.
-    TELECINE_URL=http://127.0.0.1:8080 TELECINE_KEY=tk_… ./remote-worker.py
+Runs jobs of kind `word_count` ({"text": "…"}) until it is asked to drain or finds nothing for IDLE_MS.
+    TELECINE_URL=http://127.0.0.1:8700 TELECINE_KEY=tk_… ./remote-worker.py
 """
-import argparse, json, os, threading, urllib.error, urllib.request
+import json, os, threading, urllib.error, urllib.request
 
-URL = os.environ.get("TELECINE_URL", "http://127.0.0.1:8080")
-KEY = os.environ.get("TELECINE_KEY")
-
+URL, KEY = os.environ.get("TELECINE_URL", "http://127.0.0.1:8700"), os.environ.get("TELECINE_KEY")
+IDLE_MS, LEASE_MS = int(os.environ.get("IDLE_MS", 20000)), int(os.environ.get("LEASE_MS", 30000))
 
 def post(path, body, timeout=90):
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {KEY}"} if KEY else {})
@@ -16,10 +15,8 @@ def post(path, body, timeout=90):
     with urllib.request.urlopen(request, timeout=timeout) as answer:
         return json.loads(answer.read() or "null")  # 204: nothing to do
 
-
 class Lost(Exception):
     """The claim is over: cancelled, or another's. Whatever we made does not count."""
-
 
 def keep(claim, state, done):
     """Beats until the work is done, so that nobody else takes the job."""
@@ -32,7 +29,6 @@ def keep(claim, state, done):
         except OSError:
             pass  # The server is away: go on; the work counts as long as nobody took the job.
 
-
 def word_count(job, state):
     lines = job["payload"]["text"].splitlines()
     at, words = (job["checkpoint"] or {}).get("at", 0), (job["checkpoint"] or {}).get("words", 0)
@@ -43,7 +39,6 @@ def word_count(job, state):
         threading.Event().wait(job["payload"].get("ms_per_line", 0) / 1000)
         state.update(progress=(at + 1) / len(lines), checkpoint={"at": at + 1, "words": words})
     return {"words": words}
-
 
 def run(claim):
     job, done = claim["job"], threading.Event()
@@ -63,14 +58,8 @@ def run(claim):
         print("job", job["id"], "does not count:", json.load(refused)["code"], flush=True)
     return state["drain"]
 
-
-if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--idle", type=float, default=20)
-    arguments.add_argument("--lease-ms", type=int, default=30000)
-    given = arguments.parse_args()
-    wanted = {"kinds": ["word_count"], "wait_ms": int(given.idle * 1000), "lease_ms": given.lease_ms, "name": "python"}
-    while (claim := post("/v1/claims", wanted)) is not None:
-        print("job", claim["job"]["id"], "attempt", claim["job"]["attempt"], flush=True)
-        if run(claim):
-            break
+wanted = {"kinds": ["word_count"], "wait_ms": IDLE_MS, "lease_ms": LEASE_MS, "name": "python"}
+while (claim := post("/v1/claims", wanted)) is not None:
+    print("job", claim["job"]["id"], "attempt", claim["job"]["attempt"], flush=True)
+    if run(claim):
+        break

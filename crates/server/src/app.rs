@@ -68,6 +68,8 @@ pub struct ServerOptions {
     pub event_keep_alive: Duration,
     /// Figures need no key.
     pub metrics_public: bool,
+    /// How long finished jobs are remembered: a process that serves remote claims prunes as workers do.
+    pub keep_history: Duration,
     /// Of one key, or of one address without a key; 0 is without a bound.
     pub requests_per_second: u32,
     pub uploads: UploadOptions,
@@ -87,6 +89,7 @@ impl Default for ServerOptions {
             max_connections: 4096,
             event_keep_alive: Duration::from_secs(15),
             metrics_public: false,
+            keep_history: Duration::from_hours(30 * 24),
             requests_per_second: 1000,
             uploads: UploadOptions::default(),
             transcode: TranscodeOptions::default(),
@@ -99,7 +102,7 @@ impl App {
         let uploads = Uploads::new(&options.uploads, &shop);
         let bench = Bench::new(options.transcode);
         let stopping = CancellationToken::new();
-        let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone());
+        let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone(), options.keep_history);
         let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
         let pace = Pace::of(options.requests_per_second);
         let readiness = Readiness::new(Arc::clone(&shop));

@@ -35,6 +35,7 @@ const SECRET: &str = "claims";
 pub(crate) struct Remote {
     queue: Arc<dyn Queue>,
     stopping: CancellationToken,
+    keep_history: Duration,
     secret: OnceCell<Secret>,
     pulse: OnceCell<PulseThread>,
     upkeep: OnceCell<()>,
@@ -71,8 +72,15 @@ pub(crate) enum Over {
 }
 
 impl Remote {
-    pub(crate) fn new(queue: Arc<dyn Queue>, stopping: CancellationToken) -> Self {
-        Self { queue, stopping, secret: OnceCell::new(), pulse: OnceCell::new(), upkeep: OnceCell::new() }
+    pub(crate) fn new(queue: Arc<dyn Queue>, stopping: CancellationToken, keep_history: Duration) -> Self {
+        Self {
+            queue,
+            stopping,
+            keep_history,
+            secret: OnceCell::new(),
+            pulse: OnceCell::new(),
+            upkeep: OnceCell::new(),
+        }
     }
 
     pub(crate) async fn secret(&self) -> Result<&Secret, Problem> {
@@ -92,8 +100,9 @@ impl Remote {
     async fn keep_queue_up(&self) {
         let start = async || {
             let (queue, stopping) = (Arc::clone(&self.queue), self.stopping.clone());
+            let options = WorkerOptions { keep_history: self.keep_history, ..WorkerOptions::default() };
             tokio::spawn(async move {
-                stopping.run_until_cancelled(keep_up(queue, WorkerOptions::default())).await;
+                stopping.run_until_cancelled(keep_up(queue, options)).await;
             });
         };
         self.upkeep.get_or_init(start).await;

@@ -3,10 +3,12 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
-use telecine_queue::{AttemptOutcome, JobId, JobState, NewJob};
+use telecine_queue::{AttemptOutcome, JobId, JobState, NewJob, Timestamp};
+use telecine_server::Scope;
 
 use crate::operations::body;
 use crate::support::{PATIENCE, Served, problem, trial};
@@ -15,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("claims::a_job_is_claimed_beaten_and_finished", a_job_is_claimed_beaten_and_finished),
         trial("claims::a_claim_waits_for_a_job_to_come", a_claim_waits_for_a_job_to_come),
+        trial("claims::only_an_operator_claims", only_an_operator_claims),
         trial("claims::an_empty_wait_leaves_nothing_behind", an_empty_wait_leaves_nothing_behind),
         trial("claims::every_outcome_means_what_it_says", every_outcome_means_what_it_says),
         trial("claims::a_silent_claim_is_lost_to_another", a_silent_claim_is_lost_to_another),
@@ -89,15 +92,43 @@ async fn a_job_is_claimed_beaten_and_finished() {
 
 async fn a_claim_waits_for_a_job_to_come() {
     let served = Served::start().await;
+    // Not ready yet: whoever asks now has to wait for it.
+    let due = Timestamp::now().plus(Duration::from_millis(1_500));
+    let job = NewJob::new("far_away", json!({})).run_at(due);
+    let id = served.queue.push(vec![job.into()]).await.unwrap()[0].jobs[0];
 
-    let (claimed, id) = tokio::join!(claim(&served, "far_away", 30_000), async {
-        // Not before the claim waits: nothing is ready, so it is asked at least once in vain.
-        tokio::task::yield_now().await;
-        push(&served, "far_away").await
-    });
+    let claimed = claim(&served, "far_away", 30_000).await;
 
+    let job = served.queue.get(id).await.unwrap().unwrap();
     assert_eq!(claimed["job"]["id"], json!(id));
+    assert!(job.claimed_at >= Some(due), "{:?} {due}", job.claimed_at);
     finish(&served, &claimed, json!({"release": {}})).await;
+    served.stop().await;
+}
+
+async fn only_an_operator_claims() {
+    let served = Served::with(|_, options| options.trust_loopback = false).await;
+    push(&served, "far_away").await;
+    let asks = async |tenant: &str, scopes: &[Scope]| {
+        let (_, key) = served.key(tenant, scopes).await;
+        let asked = json!({"kinds": ["far_away"]});
+        served.post("/v1/claims").bearer_auth(key).json(&asked).send().await.unwrap()
+    };
+
+    let nobody = served.post("/v1/claims").json(&json!({"kinds": ["far_away"]})).send().await.unwrap();
+    let reader = asks("", &[Scope::Read, Scope::Write]).await;
+    let of_tenant = asks("acme", &[Scope::Work]).await;
+    let operator = asks("", &[Scope::Work]).await;
+
+    assert_eq!(problem(nobody).await["code"], "unauthorized");
+    assert_eq!(problem(reader).await["code"], "forbidden");
+    assert_eq!(problem(of_tenant).await["code"], "forbidden");
+    let claimed = body(operator).await;
+    // A token is of no use to another tenant, whatever its key allows.
+    let (_, other) = served.key("acme", &[Scope::Admin]).await;
+    let path = format!("/v1/claims/{}/beat", claimed["job"]["id"]);
+    let stolen = served.post(&path).bearer_auth(other).json(&json!({"token": claimed["token"]}));
+    assert_eq!(problem(stolen.send().await.unwrap()).await["code"], "claim_lost");
     served.stop().await;
 }
 
@@ -272,12 +303,13 @@ async fn a_drained_remote_worker_is_told() {
 }
 
 /// The worker of `examples/`, as a user would start it.
-fn python(served: &Served, idle_seconds: &str) -> Child {
+fn python(served: &Served, idle_ms: &str) -> Child {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/remote-worker.py");
     Command::new("python3")
         .arg(script)
-        .args(["--idle", idle_seconds, "--lease-ms", "1000"])
         .env("TELECINE_URL", &served.base)
+        .env("IDLE_MS", idle_ms)
+        .env("LEASE_MS", "1000")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
@@ -295,7 +327,7 @@ async fn python_is_killed_and_another_finishes() {
     let job = json!({"kind": "word_count", "payload": {"text": text, "ms_per_line": 100}});
     let job = body(served.post("/v1/jobs").json(&job).send().await.unwrap()).await;
     let id = JobId(job["id"].as_i64().unwrap());
-    let mut first = python(&served, "60");
+    let mut first = python(&served, "60000");
     let said = tokio::task::block_in_place(|| first_line(&mut first));
     let saved = async || served.queue.get(id).await.unwrap().unwrap().checkpoint.is_some();
     served.until(async || saved().await).await;
@@ -303,7 +335,7 @@ async fn python_is_killed_and_another_finishes() {
     first.kill().unwrap();
     first.wait().unwrap();
     let left = served.queue.get(id).await.unwrap().unwrap();
-    let mut second = python(&served, "5");
+    let mut second = python(&served, "5000");
     served.until(async || state(&served, id).await.is_terminal()).await;
 
     assert_eq!(said, format!("job {id} attempt 1\n"));

@@ -3,6 +3,7 @@
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use telecine_queue::{NewJob, Push};
+use telecine_server::Scope;
 
 use crate::support::{Served, problem, trial};
 
@@ -10,6 +11,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("operations::jobs_are_listed_by_what_is_asked_for_page_by_page", jobs_are_listed_page_by_page),
         trial("operations::a_job_of_another_tenant_is_as_one_that_does_not_exist", foreign_jobs_do_not_exist),
+        trial("operations::each_address_asks_for_its_scope", each_address_asks_for_its_scope),
         trial("operations::a_pushed_job_is_stored_once_per_key", a_pushed_job_is_stored_once_per_key),
         trial("operations::our_own_kinds_cannot_be_pushed", our_own_kinds_cannot_be_pushed),
         trial("operations::a_worker_that_is_drained_leaves", a_worker_that_is_drained_leaves),
@@ -83,6 +85,42 @@ async fn foreign_jobs_do_not_exist() {
         let nothing = problem(served.get(&format!("/v1/jobs/{id}")).send().await.unwrap()).await;
         assert_eq!(nothing["code"], "not_found", "{id}");
     }
+    served.stop().await;
+}
+
+async fn each_address_asks_for_its_scope() {
+    let served = Served::with(|_, options| options.trust_loopback = false).await;
+    let (_, reader) = served.key("acme", &[Scope::Read]).await;
+    let (_, everything_else) = served.key("acme", &[Scope::Read, Scope::Write, Scope::Work]).await;
+    let (_, admin) = served.key("", &[Scope::Admin]).await;
+    let ask = async |method: &str, path: &str, key: &str| {
+        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+        let asked = served.client.request(method, served.url(path)).bearer_auth(key);
+        asked.json(&json!({"max_running": 1})).send().await.unwrap().status().as_u16()
+    };
+
+    for path in ["/v1/jobs", "/v1/jobs?state=failed"] {
+        assert_eq!(ask("GET", path, &reader).await, 200, "{path}");
+    }
+    for (method, path) in [
+        ("GET", "/v1/workers"),
+        ("POST", "/v1/workers/1/drain"),
+        ("GET", "/v1/lanes"),
+        ("POST", "/v1/lanes/elsewhere/pause"),
+        ("POST", "/v1/lanes/elsewhere/resume"),
+        ("GET", "/v1/limits"),
+        ("PUT", "/v1/limits/x"),
+        ("DELETE", "/v1/limits/x"),
+        ("GET", "/metrics"),
+    ] {
+        assert_eq!(ask(method, path, &everything_else).await, 403, "{method} {path}");
+        assert!(![401, 403].contains(&ask(method, path, &admin).await), "{method} {path}");
+    }
+    let pushed = served.post("/v1/jobs").bearer_auth(&reader).json(&json!({"kind": "far_away"})).send();
+    assert_eq!(problem(pushed.await.unwrap()).await["code"], "forbidden");
+    let limited = json!({"kind": "far_away", "limit_key": "everybodys"});
+    let limited = served.post("/v1/jobs").bearer_auth(&everything_else).json(&limited).send();
+    assert_eq!(problem(limited.await.unwrap()).await["code"], "forbidden", "limits are everybody's");
     served.stop().await;
 }
 

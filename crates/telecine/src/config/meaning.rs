@@ -202,7 +202,7 @@ pub(super) fn milliseconds(text: &str) -> Result<Duration> {
     Ok(Duration::from_millis(ms))
 }
 
-fn days(text: &str) -> Result<Duration> {
+pub(super) fn days(text: &str) -> Result<Duration> {
     let days = text.parse().ok().filter(|days| *days <= MAX_DAYS);
     days.map(|days| DAY * days)
         .ok_or_else(|| anyhow!("must be a number of days from 0 to {MAX_DAYS}, not `{text}`"))

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, ensure};
 use telecine_server::{ServerOptions, TranscodeOptions, UploadOptions};
 
 use super::Key;
-use super::meaning::{Reader, folder, milliseconds, on_or_off};
+use super::meaning::{Reader, days, folder, milliseconds, on_or_off};
 
 const MAX_RATE: u32 = 1_000_000;
 const MAX_CONNECTIONS: u32 = 1_000_000;
@@ -34,6 +34,7 @@ impl Serving {
             body_idle: reader.required(Key::BodyTimeoutMs, milliseconds)?,
             max_connections: reader.required(Key::MaxConnections, |text| within(text, 1, MAX_CONNECTIONS))?
                 as usize,
+            keep_history: reader.required(Key::KeepHistoryDays, days)?,
             metrics_public: reader.required(Key::MetricsPublic, on_or_off)?,
             requests_per_second: reader.required(Key::RequestsPerSecond, |text| within(text, 0, MAX_RATE))?,
             uploads: UploadOptions {

@@ -4,6 +4,7 @@
 
 mod afar;
 mod apart;
+mod claims;
 mod clips;
 mod commands;
 mod demo;

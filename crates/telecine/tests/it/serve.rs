@@ -85,6 +85,11 @@ impl Serving {
         kill_process(pid, signal).expect("it is still there");
     }
 
+    /// Waits until it was killed.
+    pub(crate) fn is_gone(&mut self) {
+        self.child.wait().expect("the process can be waited for");
+    }
+
     /// Waits for the end; the exit code and the rest of what it said.
     pub(crate) fn ends(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
