@@ -9,6 +9,7 @@ mod clips;
 mod commands;
 mod demo;
 mod intake;
+mod killed;
 mod media;
 mod observability;
 mod plan;

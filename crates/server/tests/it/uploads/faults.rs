@@ -16,6 +16,7 @@ pub(super) fn trials() -> Vec<Trial> {
     vec![
         trial("uploads::a_full_disk_is_told_and_nothing_is_spoilt", a_full_disk_is_told),
         trial("uploads::what_the_store_does_not_take_waits_for_it", what_the_store_does_not_take_waits),
+        trial("uploads::a_bucket_has_it_when_it_is_back", a_bucket_has_it_when_it_is_back),
         trial(
             "uploads::what_was_whole_when_its_server_ended_is_stored_by_the_next",
             the_next_server_stores_it,
