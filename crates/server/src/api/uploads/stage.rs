@@ -218,6 +218,11 @@ impl Held {
         Ok(self.file.metadata()?.len())
     }
 
+    /// As [`Seen::is_whole`], and nobody can change it while it is held.
+    pub(super) fn is_whole(&self) -> io::Result<bool> {
+        Ok(self.offset()? == self.told.length)
+    }
+
     pub(super) fn expires_at(&self) -> io::Result<SystemTime> {
         Ok(self.file.metadata()?.modified()? + self.stage.keep)
     }
