@@ -22,7 +22,7 @@ use telecine_queue::{Queue, QueueError};
 use utoipa::ToSchema;
 
 use crate::app::App;
-use crate::listen::Peer;
+use crate::listen::{Peer, Spare, full};
 use crate::origin::{is_of_own_page, is_of_this_machine};
 use crate::pace::Asker;
 use crate::problem::{Code, Problem};
@@ -143,19 +143,28 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Says who asks, or why that cannot be said, and how often they may. Whether somebody has to be known is for each
+/// Says who asks, or why that cannot be said, how often they may, and how much at once. Whether somebody has to be known is for each
 /// handler to say.
 pub(crate) async fn recognise(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let recognised = match recognised(&app, &parts).await {
         Ok(recognised) => recognised,
-        Err(too_fast) => return too_fast.into_response(),
+        Err(too_much) => return too_much.into_response(),
+    };
+    let share = match sharer(&recognised, &parts).map(|asker| app.shares.take(asker)).transpose() {
+        Ok(share) => share.map(Arc::new),
+        Err(too_much) => return too_much.into_response(),
     };
     if let Recognised::As(caller) = &recognised {
         tracing::Span::current().record("tenant", caller.tenant.as_str());
     }
     parts.extensions.insert(recognised);
-    next.run(Request::from_parts(parts, body)).await
+    let mut response = next.run(Request::from_parts(parts, body)).await;
+    // The listener keeps it until the answer was sent.
+    if let Some(share) = share {
+        response.extensions_mut().insert(share);
+    }
+    response
 }
 
 #[derive(Clone, Debug)]
@@ -167,13 +176,29 @@ enum Recognised {
     Refused(Problem),
 }
 
-/// The error is for those who ask too often.
+/// Who counts how many requests it has under way. The operator on this machine does not, nor does whoever looks after it.
+fn sharer(recognised: &Recognised, request: &Parts) -> Option<Asker> {
+    match recognised {
+        _ if is_exempt(request.uri.path()) => None,
+        Recognised::As(caller) => caller.key.clone().map(Asker::Key),
+        Recognised::Nobody | Recognised::Refused(_) => address_of(request),
+    }
+}
+
+fn address_of(request: &Parts) -> Option<Asker> {
+    request.extensions.get::<Peer>().map(|Peer(address)| Asker::at(address.ip()))
+}
+
+/// The error is for those who ask too often, or when there is no room.
 async fn recognised(app: &App, request: &Parts) -> Result<Recognised, Problem> {
     let peer = request.extensions.get::<Peer>().copied();
-    let asker = peer.map(|Peer(address)| Asker::at(address.ip()));
+    let asker = address_of(request);
     let slow_down = |asker: Option<Asker>| asker.map_or(Ok(()), |asker| app.pace.ask(asker));
     if is_exempt(request.uri.path()) {
         return Ok(Recognised::Nobody);
+    }
+    if request.extensions.get::<Spare>().is_some() {
+        return Err(full());
     }
     match shown(&request.headers) {
         Ok(Some(shown)) => {

@@ -34,6 +34,7 @@ mod readiness;
 mod remote;
 mod secret;
 mod sessions;
+mod share;
 mod token;
 mod traces;
 
