@@ -90,6 +90,54 @@ impl Caller {
     }
 }
 
+/// What a caller is known by, for who serves it for longer than a moment.
+#[derive(Clone)]
+pub(crate) enum Standing {
+    /// It is on this machine, which is trusted.
+    Machine,
+    Key(String),
+    Session(String),
+}
+
+impl Standing {
+    /// Whether it would be let in as the same caller now.
+    pub(crate) async fn holds(&self, app: &App, caller: &Caller) -> bool {
+        let shown = match self {
+            Self::Machine => return true,
+            Self::Key(text) => Shown::Key(text),
+            Self::Session(text) => Shown::Session(text),
+        };
+        match app.known.look_up(app.queue(), shown).await {
+            Ok(now) => now.as_ref() == Some(caller),
+            // That the database does not answer is no reason to take a key for revoked.
+            Err(_) => true,
+        }
+    }
+
+    /// Returns when it does not hold any more.
+    pub(crate) async fn lost(self, app: Arc<App>, caller: Caller) {
+        while self.holds(&app, &caller).await {
+            tokio::time::sleep(BELIEVED).await;
+        }
+    }
+}
+
+/// Of a caller that was recognised.
+impl FromRequestParts<Arc<App>> for Standing {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let caller = <Caller as FromRequestParts<Arc<App>>>::from_request_parts(parts, app).await?;
+        Ok(match shown(&parts.headers)? {
+            // A session that is over is as none.
+            _ if caller.key.is_none() => Self::Machine,
+            Some(Shown::Key(text)) => Self::Key(text.to_owned()),
+            Some(Shown::Session(text)) => Self::Session(text.to_owned()),
+            None => Self::Machine,
+        })
+    }
+}
+
 /// How long a key or session is believed without another look: what is revoked works no longer than this.
 const BELIEVED: Duration = Duration::from_secs(3);
 const MOST_BELIEVED: u64 = 10_000;
