@@ -21,7 +21,10 @@ mod workers;
 
 use std::sync::Arc;
 
+use axum::routing::get;
 use axum::{Router, middleware};
+use bytes::Bytes;
+use http::header;
 use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Object, OpenApi as Description, RefOr, Schema};
@@ -33,7 +36,6 @@ pub(crate) use plan::Looks;
 pub(crate) use playback::SECRET as PLAYBACK_SECRET;
 
 use crate::app::App;
-use crate::extract::Json;
 use crate::problem::{Code, Problem, ProblemDocument};
 use crate::{caller, cors, docs, observe, sessions};
 
@@ -118,9 +120,11 @@ fn described() -> (Router<Arc<App>>, Description) {
 /// The API, ready to be served.
 pub fn router(app: &Arc<App>) -> Router {
     let (router, description) = described();
+    // It is large and always the same: written once.
+    let written = Bytes::from(serde_json::to_vec(&description).unwrap_or_default());
     let router = router
         .merge(docs::routes(&description))
-        .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))));
+        .route("/openapi.json", get(async move || ([(header::CONTENT_TYPE, "application/json")], written.clone())));
     layered(router, app)
 }
 

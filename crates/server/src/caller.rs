@@ -251,7 +251,8 @@ async fn recognised(app: &App, request: &Parts) -> Result<Recognised, Problem> {
     match shown(&request.headers) {
         Ok(Some(shown)) => {
             // What was not looked up lately costs a look, whoever pays for it.
-            if !app.known.has(shown).await {
+            let is_new = !app.known.has(shown).await;
+            if is_new {
                 slow_down(asker.clone())?;
             }
             match app.known.look_up(app.queue(), shown).await {
@@ -260,6 +261,10 @@ async fn recognised(app: &App, request: &Parts) -> Result<Recognised, Problem> {
                     return Ok(checked(app, shown, caller, request));
                 }
                 Ok(None) if matches!(shown, Shown::Key(_)) => {
+                    // Of what is known to be no key nobody else can be charged.
+                    if !is_new {
+                        slow_down(asker)?;
+                    }
                     let refusal = "the key is not valid, or not any more; see `telecine key ls`";
                     return Ok(Recognised::Refused(Problem::new(Code::Unauthorized, refusal)));
                 }

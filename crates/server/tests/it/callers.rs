@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("callers::other_sites_cannot_begin_a_session", other_sites_cannot_begin_a_session),
         trial("callers::one_key_that_asks_too_often_is_slowed_down_alone", one_key_is_slowed_down),
         trial("callers::without_a_key_an_address_is_slowed_down", an_address_is_slowed_down),
+        trial("callers::a_wrong_key_that_is_sent_again_costs_as_much", a_wrong_key_sent_again_costs),
         trial("callers::other_origins_are_let_in_by_name_alone", other_origins_by_name),
     ]
 }
@@ -284,7 +285,7 @@ async fn an_address_is_slowed_down() {
     .await;
 
     served.until(async || served.get("/v1/recipes").send().await.unwrap().status() == 429).await;
-    // Another key each time: of one that is known to be none nobody has to look again.
+    // Another key each time: each costs a look.
     let mut guesses = 0;
     served
         .until(async || {
@@ -296,6 +297,22 @@ async fn an_address_is_slowed_down() {
     for _ in 0..50 {
         assert_eq!(served.get("/health/live").send().await.unwrap().status(), 200, "it must always be told");
     }
+    served.stop().await;
+}
+
+async fn a_wrong_key_sent_again_costs() {
+    let served = Served::with(|_, options| {
+        options.trust_loopback = false;
+        options.requests_per_second = 1;
+    })
+    .await;
+    let ask = || served.get("/v1/recipes").bearer_auth("tk_a_b").send();
+    assert_eq!(ask().await.unwrap().status(), 401);
+
+    let flood = futures_util::future::join_all((0..60).map(|_| ask())).await;
+
+    let slowed = flood.into_iter().filter(|answer| answer.as_ref().unwrap().status() == 429).count();
+    assert!(slowed > 0, "that it is none was known, and nobody was charged");
     served.stop().await;
 }
 
