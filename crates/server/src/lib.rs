@@ -37,6 +37,7 @@ mod sessions;
 mod share;
 mod token;
 mod traces;
+mod turns;
 
 pub use api::transcode::TranscodeOptions;
 pub use api::uploads::UploadOptions;
