@@ -56,7 +56,11 @@ impl Modify for WaysIn {
         let components = description.components.get_or_insert_default();
         let key = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("tk_…").build();
         components.add_security_scheme("key", SecurityScheme::Http(key));
-        let session = ApiKey::Cookie(ApiKeyValue::new(sessions::COOKIE));
+        let session = ApiKeyValue::with_description(
+            sessions::COOKIE,
+            "Of a page of this server; over https it is called `__Host-telecine_session`",
+        );
+        let session = ApiKey::Cookie(session);
         components.add_security_scheme("session", SecurityScheme::ApiKey(session));
     }
 }

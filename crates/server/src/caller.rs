@@ -128,7 +128,7 @@ impl FromRequestParts<Arc<App>> for Standing {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let caller = <Caller as FromRequestParts<Arc<App>>>::from_request_parts(parts, app).await?;
-        Ok(match shown(&parts.headers)? {
+        Ok(match shown(app, &parts.headers)? {
             // A session that is over is as none.
             _ if caller.key.is_none() => Self::Machine,
             Some(Shown::Key(text)) => Self::Key(text.to_owned()),
@@ -248,7 +248,7 @@ async fn recognised(app: &App, request: &Parts) -> Result<Recognised, Problem> {
     if request.extensions.get::<Spare>().is_some() {
         return Err(full());
     }
-    match shown(&request.headers) {
+    match shown(app, &request.headers) {
         Ok(Some(shown)) => {
             // What was not looked up lately costs a look, whoever pays for it.
             let is_new = !app.known.has(shown).await;
@@ -292,9 +292,10 @@ fn is_exempt(path: &str) -> bool {
     path.starts_with("/health/")
 }
 
-fn shown(headers: &HeaderMap) -> Result<Option<Shown<'_>>, Problem> {
+fn shown<'a>(app: &App, headers: &'a HeaderMap) -> Result<Option<Shown<'a>>, Problem> {
     let Some(authorization) = headers.get(header::AUTHORIZATION) else {
-        return Ok(sessions::text_in(headers).map(Shown::Session));
+        let is_https = sessions::is_https(app.options.public_url.as_deref(), headers);
+        return Ok(sessions::text_in(headers, is_https).map(Shown::Session));
     };
     let bearer = authorization.to_str().ok().and_then(|text| text.split_once(' '));
     match bearer {

@@ -21,6 +21,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("callers::no_public_address_without_a_key", no_public_address_without_a_key),
         trial("callers::a_session_is_a_cookie_that_only_our_pages_can_use", a_session_is_a_cookie),
         trial("callers::a_session_ends_with_its_key", a_session_ends_with_its_key),
+        trial("callers::a_key_has_only_so_many_sessions", a_key_has_only_so_many_sessions),
+        trial("callers::over_https_a_cookie_is_of_this_host_alone", a_cookie_is_of_this_host_alone),
         trial("callers::other_sites_cannot_begin_a_session", other_sites_cannot_begin_a_session),
         trial("callers::one_key_that_asks_too_often_is_slowed_down_alone", one_key_is_slowed_down),
         trial("callers::without_a_key_an_address_is_slowed_down", an_address_is_slowed_down),
@@ -237,6 +239,50 @@ async fn a_session_ends_with_its_key() {
     served.until(async || status().await == 401).await;
     let again = served.post("/v1/session").json(&json!({"key": text})).send().await.unwrap();
     assert_eq!(problem(again).await["code"], "unauthorized");
+    served.stop().await;
+}
+
+async fn a_key_has_only_so_many_sessions() {
+    let served = strict().await;
+    let (_, text) = served.key("acme", &[Scope::Read]).await;
+    let (_, of_other) = served.key("acme", &[Scope::Read]).await;
+    let begin = async |key: &str| {
+        let begun = served.post("/v1/session").json(&json!({"key": key})).send().await.unwrap();
+        assert_eq!(begun.status(), 201);
+        begun.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned()
+    };
+    let (other, first) = (begin(&of_other).await, begin(&text).await);
+
+    let mut last = String::new();
+    for _ in 0..40 {
+        last = begin(&text).await;
+    }
+
+    let status =
+        async |cookie: &str| served.get("/v1/session").header("cookie", cookie).send().await.unwrap().status();
+    assert!(served.queue.entries("session", None, 100).await.unwrap().len() <= 33);
+    assert_eq!(status(&first).await, 401, "the oldest gave way");
+    assert_eq!((status(&last).await.as_u16(), status(&other).await.as_u16()), (200, 200));
+    served.stop().await;
+}
+
+async fn a_cookie_is_of_this_host_alone() {
+    let served = strict().await;
+    let (_, text) = served.key("acme", &[Scope::Read]).await;
+    let begin = served.post("/v1/session").header("x-forwarded-proto", "https");
+    let begun = begin.json(&json!({"key": text})).send().await.unwrap();
+    let cookie = begun.headers()["set-cookie"].to_str().unwrap().to_owned();
+    assert!(cookie.starts_with("__Host-telecine_session=ts_") && cookie.ends_with("; Secure"), "{cookie}");
+    let pair = cookie.split(';').next().unwrap();
+
+    let status = async |cookie: &str| {
+        let ask = served.get("/v1/session").header("x-forwarded-proto", "https").header("cookie", cookie);
+        ask.send().await.unwrap().status().as_u16()
+    };
+
+    assert_eq!(status(pair).await, 200);
+    // Another host of the same domain can set a cookie of any other name here.
+    assert_eq!(status(pair.strip_prefix("__Host-").unwrap()).await, 401);
     served.stop().await;
 }
 
