@@ -39,7 +39,7 @@ struct OfRun {
     /// Goes on after this event, for who cannot send the header.
     #[param(pattern = "^[0-9]{1,18}$")]
     last_event_id: Option<String>,
-    /// Goes on after the run has ended: it may be retried.
+    /// Goes on after the run has ended: it may be retried. Ends when it is deleted.
     #[serde(default)]
     follow: bool,
 }

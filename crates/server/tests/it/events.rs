@@ -37,6 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("events::streams_end_with_the_server", streams_end_with_the_server),
         trial("events::a_revoked_key_hears_no_more", a_revoked_key_hears_no_more),
         trial("events::a_session_that_ended_hears_no_more", a_session_that_ended_hears_no_more),
+        trial("events::who_follows_a_run_that_is_deleted_is_let_go", who_follows_a_deleted_run_is_let_go),
         trial("events::a_place_that_is_none_is_refused", a_place_that_is_none_is_refused),
     ]
 }
@@ -475,6 +476,20 @@ async fn a_session_that_ended_hears_no_more() {
     assert_eq!(end.header("cookie", &cookie).send().await.unwrap().status(), 204);
 
     assert_eq!(watching.rest().await, Vec::new(), "it ends");
+    served.stop().await;
+}
+
+async fn who_follows_a_deleted_run_is_let_go() {
+    let served = Served::start().await;
+    let run = create(&served, &thumbnail(&served)).await;
+    assert_eq!(ended(&served, &run).await["status"], "succeeded");
+    let path = format!("/v1/runs/{}", run["id"].as_str().unwrap());
+    let mut following = Events::open(&served, &format!("{path}/events?follow=true"), None).await;
+    while following.next().await.unwrap().event != "run.succeeded" {}
+
+    assert_eq!(served.client.delete(served.url(&path)).send().await.unwrap().status(), 204);
+
+    assert_eq!(following.rest().await, Vec::new(), "it ends");
     served.stop().await;
 }
 
