@@ -22,7 +22,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path as StorePath;
 use object_store::signer::Signer;
 use object_store::{
-    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
+    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload,
 };
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
@@ -199,10 +199,29 @@ impl Blobs {
 
     pub async fn put_bytes(&self, key: &str, bytes: Bytes) -> Result<(), StoreError> {
         let length = bytes.len() as u64;
-        let put = self.store().put(&self.path(key)?, PutPayload::from_bytes(bytes)).await;
-        let put = put.map(drop).map_err(|error| StoreError::of(key, &error));
+        let put = match &*self.place {
+            Place::Folder(folder) => self.write(folder, key, bytes, false).await.map(drop),
+            Place::Bucket(bucket) => {
+                let put = bucket.s3.put(&self.path(key)?, PutPayload::from_bytes(bytes)).await;
+                put.map(drop).map_err(|error| StoreError::of(key, &error))
+            }
+        };
         figures::put(length, &put);
         put
+    }
+
+    async fn write(
+        &self,
+        folder: &Folder,
+        key: &str,
+        bytes: Bytes,
+        only_new: bool,
+    ) -> Result<bool, StoreError> {
+        let (folder, destination) = (folder.clone(), folder.root.join(self.path(key)?.as_ref()));
+        let written = tokio::task::spawn_blocking(move || folder.write(&destination, &bytes, only_new));
+        let written =
+            written.await.map_err(|error| StoreError::Unavailable { reason: error.to_string() })?;
+        written.map_err(|error| StoreError::of_io(key, &error))
     }
 
     /// Stores it unless there is something under the key; says whether it did.
@@ -211,14 +230,7 @@ impl Blobs {
     pub async fn put_new(&self, key: &str, bytes: Bytes) -> Result<bool, StoreError> {
         match &*self.place {
             Place::Bucket(bucket) => bucket.put_new(key, bytes).await,
-            Place::Folder(folder) => {
-                let payload = PutPayload::from_bytes(bytes);
-                match folder.files.put_opts(&self.path(key)?, payload, PutMode::Create.into()).await {
-                    Ok(_) => Ok(true),
-                    Err(Error::AlreadyExists { .. }) => Ok(false),
-                    Err(error) => Err(StoreError::of(key, &error)),
-                }
-            }
+            Place::Folder(folder) => self.write(folder, key, bytes, true).await,
         }
     }
 

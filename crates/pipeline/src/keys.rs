@@ -19,6 +19,7 @@ const NAMELESS: &str = "_";
 const CACHE: &str = "_cache";
 /// Uploads of all tenants lie below this.
 pub(crate) const UPLOADS: &str = "_uploads";
+const SIDECAR: &str = ".json";
 
 /// Everything of a run lies under this.
 pub fn of_run(tenant: &str, run: &RunId) -> String {
@@ -51,7 +52,17 @@ pub(crate) fn kept_below(folder: &str) -> String {
 
 /// A [`crate::CompletedUpload`] as JSON.
 pub fn upload_sidecar(tenant: &str, id: &str) -> Option<String> {
-    upload(tenant, id).map(|key| format!("{key}.json"))
+    upload(tenant, id).map(|key| sidecar_of(&key))
+}
+
+/// Beside the bytes of an upload. No id has a point in it.
+pub(crate) fn sidecar_of(upload: &str) -> String {
+    format!("{upload}{SIDECAR}")
+}
+
+/// Whose sidecar it is; `None`: it is none.
+pub(crate) fn upload_of(sidecar: &str) -> Option<&str> {
+    sidecar.strip_suffix(SIDECAR)
 }
 
 /// A published file of a step. `path` is ours: a name from a plan, never a user's text.

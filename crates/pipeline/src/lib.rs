@@ -71,7 +71,7 @@ pub use recipe::{
 pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority, whole};
 pub use retry::retry;
 pub use scratch::{JobFolder, Scratch};
-pub use shelf::{Shelf, live_playlist};
+pub use shelf::{Shelf, live_name};
 pub use source::{CacheRoom, PullPatience, is_below};
 pub use submission::{RunMeta, RunWebhook, Submission, Submitted, submit};
 pub use workshop::Workshop;
