@@ -11,6 +11,7 @@ use telecine_queue::Timestamp;
 
 use crate::failure::Failed;
 use crate::input::Input;
+use crate::media_type::MediaType;
 use crate::outside::Outside;
 use crate::published::prefix_fault;
 use crate::recipe::{NoRecipe, Recipe, Recipes};
@@ -167,6 +168,7 @@ impl RunRequest {
         };
         faults.extend(self.impossible_values());
         faults.extend(self.refused_webhook(shop));
+        faults.extend(self.refused_prefix(tenant, shop));
         if let Err(failed) = check_input(shop, tenant, &self.input).await {
             if failed.retryable {
                 return Err(NoSubmission::Unavailable(failed));
@@ -207,6 +209,14 @@ impl RunRequest {
             };
             errors.0.into_iter().map(fault).collect()
         })
+    }
+
+    /// Whatever the input turns out to be.
+    fn refused_prefix(&self, tenant: &str, shop: &Workshop) -> Option<RequestFault> {
+        let prefix = self.publish_to.as_ref()?;
+        let place = |media| shop.published.place(prefix, tenant, Some(media));
+        let refused = MediaType::ALL.into_iter().find_map(|media| place(media).err())?;
+        Some(RequestFault::invalid("publish_to", refused.message))
     }
 
     /// Deliveries look at the address again, with all that its name then means.
