@@ -34,7 +34,9 @@ use crate::blobs::hash_file;
 use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::keys;
 use crate::log::ToolRuns;
-use crate::records::{INPUT, InputRecord, RunRecord, SourceAt, StoredFile, pages_of, read};
+use crate::records::{
+    INPUT, InputRecord, OUTPUT_READY, OutputRecord, RunRecord, SourceAt, StoredFile, pages_of, read,
+};
 use crate::scratch::JobFolder;
 use crate::source::Source;
 use crate::submission::RunMeta;
@@ -151,6 +153,16 @@ impl Attempt<'_> {
     /// Leaves a record, at once and under the fence of this job.
     pub(crate) fn leave<T: RunRecord>(&self, key: impl Into<String>, document: &T) {
         pages_of(key, document).into_iter().for_each(|page| self.context.record(page));
+    }
+
+    /// Leaves the record of an output, with which the run tells that it is ready.
+    pub(crate) fn leave_output(&self, key: impl Into<String>, output: &OutputRecord) {
+        let mut pages = pages_of(key, output);
+        // The one that names the others: with it the output is there.
+        if let Some(head) = pages.pop() {
+            pages.push(head.telling(OUTPUT_READY, output.told()));
+        }
+        pages.into_iter().for_each(|page| self.context.record(page));
     }
 
     /// What the run was submitted with.

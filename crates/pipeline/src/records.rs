@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use telecine_media::{Format, LoudnessMeasure, Plan, Probe, SegmentFact};
 use telecine_queue::{NewRecord, Queue, QueueError, Record, RunId, Timestamp};
 
@@ -101,6 +101,20 @@ pub struct OutputRecord {
     /// What is worth knowing of it: sizes, durations, loudness, a thumbhash, …
     #[serde(default)]
     pub facts: serde_json::Value,
+}
+
+/// What a run tells when one of its outputs is there: once, or again when it has become another.
+pub(crate) const OUTPUT_READY: &str = "output.ready";
+
+impl OutputRecord {
+    /// The body of that event. Files are in the run's document.
+    pub(crate) fn told(&self) -> Value {
+        let main = self.files.iter().find(|file| file.path == self.main);
+        json!({
+            "name": self.name, "step": self.step, "kind": self.kind, "uri": main.map(|file| &file.key),
+            "files": self.files.len(), "bytes": self.files.iter().map(|file| file.bytes).sum::<u64>(),
+        })
+    }
 }
 
 /// Where a run's outputs were published. One, under the key [`PUBLISHED`].
