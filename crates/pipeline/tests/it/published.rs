@@ -10,10 +10,10 @@ use libtest_mimic::Trial;
 use sha2::Digest;
 use telecine_media::{ImageFormat, ImageSpec, ImageVariant};
 use telecine_pipeline::{
-    Blobs, Does, Input, Published, Recipe, RunDocument, Step, Submission, delete, describe, retry, submit,
-    unpublish,
+    Blobs, Does, Input, Published, Recipe, Recipes, RunDocument, Step, StoreOptions, Submission, delete,
+    describe, retry, submit, unpublish,
 };
-use telecine_queue::{JobFilter, JobState, NewJob, Page, Pausable, RunId, RunState};
+use telecine_queue::{AttemptOutcome, Job, JobFilter, JobState, NewJob, Page, Pausable, RunId, RunState};
 
 use crate::clips;
 use crate::optimize::{optimize, photo};
@@ -38,8 +38,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_a_deleted_run_published_goes_if_it_is_still_its_own,
         borrowed_outputs_are_published_too,
         tenants_publish_apart,
-        a_place_that_refuses_is_told_and_tried_again,
+        a_place_that_is_away_is_told_and_tried_again,
+        what_a_run_could_not_publish_whole_goes,
         what_a_cancelled_run_published_goes,
+        two_that_publish_at_once_do_so_one_after_the_other,
         a_worker_killed_between_two_copies_changes_nothing,
     ]
 }
@@ -207,7 +209,8 @@ async fn a_later_run_replaces_all_of_an_earlier_one() {
     assert_eq!(told(&again), found);
     // The earlier one again: it is no longer its place.
     retry(&*studio.queue, &first.id, &["publish".into()]).await.unwrap();
-    succeeded(&studio, &first.id).await;
+    let first = succeeded(&studio, &first.id).await;
+    assert!(first.outputs.iter().all(|output| output.published.is_none()), "{:?}", first.outputs);
     found.insert(strange.into(), hashes(blobs, strange_folder()).await[strange].clone());
     assert_eq!(hashes(blobs, "_published").await, found);
     studio.close().await;
@@ -219,15 +222,15 @@ fn strange_folder() -> &'static str {
 
 async fn an_earlier_run_that_comes_late_leaves_the_later_one() {
     let studio = Studio::open().await;
-    let photo = photo(&studio, "photo.jpg");
-    let held = Pausable::Lane("held".into());
-    studio.queue.pause(&held).await.unwrap();
-    let mut slow = pictures(&[100]);
-    slow.steps.iter_mut().for_each(|step| step.lane = Some("held".into()));
+    let (photo, clip) = (photo(&studio, "photo.jpg"), studio.file("film.mp4"));
+    clips::film(2, &clip);
+    let stills = Pausable::Kind("pictures".into());
+    studio.queue.pause(&stills).await.unwrap();
+    let poster = Recipes::built_in().get("thumbnail").unwrap().clone();
 
-    let early = submitted(&studio, to(PREFIX, slow, &photo)).await;
-    let later = succeeds(&studio, to(PREFIX, pictures(&[200]), &photo)).await;
-    studio.queue.resume(&held).await.unwrap();
+    let early = submitted(&studio, to("u42", poster, &clip)).await;
+    let later = succeeds(&studio, to("u42", pictures(&[200]), &photo)).await;
+    studio.queue.resume(&stills).await.unwrap();
     let early = succeeded(&studio, &early).await;
 
     assert_eq!(told(&later), hashes(&studio.shop.blobs, "_published").await);
@@ -293,45 +296,104 @@ async fn tenants_publish_apart() {
     studio.close().await;
 }
 
-/// Something that no file can be put in place of.
-fn obstacle(studio: &Studio, key: &str) -> std::path::PathBuf {
-    let folder = studio.file("store").join(key);
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("in the way"), "").unwrap();
-    folder
-}
+async fn a_place_that_is_away_is_told_and_tried_again() {
+    let server = S3Server::start();
+    let studio = Studio::with(server.open("store"), |_| ()).await;
+    let publishing = Pausable::Kind("publish".into());
+    studio.queue.pause(&publishing).await.unwrap();
 
-async fn a_place_that_refuses_is_told_and_tried_again() {
-    let studio = Studio::open().await;
-    let photo = photo(&studio, "photo.jpg");
-    let obstacle = obstacle(&studio, "_published/u42/images/m7/thumb.webp");
-
-    let run = submitted(&studio, to(PREFIX, pictures(&[100]), &photo)).await;
+    let run = submitted(&studio, to(PREFIX, pictures(&[100]), &photo(&studio, "photo.jpg"))).await;
+    studio
+        .until(async || publish_job(&studio, &run).await.is_some_and(|job| job.state == JobState::Pending))
+        .await;
+    server.kill();
+    studio.queue.resume(&publishing).await.unwrap();
     let failure = studio.failed(&run).await;
     assert_eq!((failure.step.as_str(), failure.retryable), ("publish", true), "{failure:?}");
-    assert!(failure.code.starts_with("storage_"), "{failure:?}");
-    std::fs::remove_dir_all(obstacle).unwrap();
+    assert_eq!(failure.code, "storage_unavailable", "{failure:?}");
+    server.launch();
 
     let run = succeeded(&studio, &run).await;
-    assert_eq!(told(&run), hashes(&studio.shop.blobs, "_published").await);
+    assert_eq!(told(&run), hashes(&server.open(""), "store/_published").await);
+    studio.close().await;
+}
+
+async fn publish_job(studio: &Studio, run: &RunId) -> Option<Job> {
+    let filter = JobFilter { run: Some(run.clone()), kind: Some("publish".into()), ..JobFilter::default() };
+    studio.queue.list(&filter, Page::first(1)).await.unwrap().data.pop()
+}
+
+/// Whether its publication had to wait for another.
+async fn has_waited(studio: &Studio, run: &RunId) -> bool {
+    let Some(job) = publish_job(studio, run).await else { return false };
+    let attempts = studio.queue.attempts(job.id).await.unwrap();
+    attempts.iter().any(|attempt| attempt.outcome == AttemptOutcome::Snoozed)
+}
+
+/// The bucket of a server that lets everybody in.
+fn everything(server: &S3Server) -> Blobs {
+    Blobs::open_with(&format!("s3://{BUCKET}"), &unsigned_options_for(server.port)).unwrap()
+}
+
+async fn two_that_publish_at_once_do_so_one_after_the_other() {
+    let server = S3Server::start_open();
+    let gate = Gate::before(server.port, "/_published/u42/hls/master.m3u8");
+    // What is held at the gate is asked for again.
+    let through = StoreOptions { idle_timeout: Duration::from_secs(2), ..unsigned_options_for(gate.port) };
+    let blobs = Blobs::open_with(&format!("s3://{BUCKET}/store"), &through).unwrap();
+    let studio = Studio::with(blobs, |_| ()).await;
+    let first = submitted(&studio, to("u42", recipe(vec![hls()]), &film(&studio))).await;
+    gate.reached().await;
+
+    let second = submitted(&studio, to("u42", pictures(&[100]), &photo(&studio, "other.jpg"))).await;
+    studio.until(async || has_waited(&studio, &second).await).await;
+    gate.open();
+    succeeded(&studio, &first).await;
+    let second = succeeded(&studio, &second).await;
+
+    assert_eq!(told(&second), hashes(&everything(&server), "store/_published").await);
+    studio.close().await;
+}
+
+async fn sweep(studio: &Studio) {
+    let pushed = studio.queue.push(vec![NewJob::new("sweep", serde_json::json!({})).lane("io").into()]).await;
+    let sweep = pushed.unwrap()[0].jobs[0];
+    let state = async || studio.queue.get(sweep).await.unwrap().unwrap().state;
+    studio.until(async || state().await == JobState::Completed).await;
+}
+
+async fn what_a_run_could_not_publish_whole_goes() {
+    let studio = Studio::tuned(|shop| shop.keep_unpublished = Duration::ZERO).await;
+    // No file can be put in place of a folder that is not empty.
+    let obstacle = studio.file("store").join("_published/u42/images/m7/thumb.webp");
+    std::fs::create_dir_all(&obstacle).unwrap();
+    std::fs::write(obstacle.join("in the way"), "").unwrap();
+    let run = submitted(&studio, to(PREFIX, pictures(&[100]), &photo(&studio, "photo.jpg"))).await;
+    let failed = studio.ended(&run).await;
+    std::fs::remove_dir_all(obstacle).unwrap();
+    assert_eq!(failed.state, RunState::Failed);
+    assert!(!hashes(&studio.shop.blobs, "_published").await.is_empty(), "some of it was there before");
+
+    sweep(&studio).await;
+
+    assert_eq!(hashes(&studio.shop.blobs, "_published").await, BTreeMap::new());
+    assert_eq!(studio.shop.blobs.list("_publications").await.unwrap(), Vec::<String>::new());
     studio.close().await;
 }
 
 async fn what_a_cancelled_run_published_goes() {
-    let studio = Studio::tuned(|shop| shop.keep_unpublished = Duration::ZERO).await;
-    let photo = photo(&studio, "photo.jpg");
-    let obstacle = obstacle(&studio, "_published/u42/images/m7/thumb.webp");
-    let run = submitted(&studio, to(PREFIX, pictures(&[100]), &photo)).await;
-    studio.failed(&run).await;
-    std::fs::remove_dir_all(obstacle).unwrap();
-    let half = hashes(&studio.shop.blobs, "_published").await;
-    assert!(!half.is_empty(), "some of it was there before the refusal");
+    let server = S3Server::start_open();
+    let gate = Gate::before(server.port, "/_published/u42/videos/m7/hls/master.m3u8");
+    let through = unsigned_options_for(gate.port);
+    let blobs = Blobs::open_with(&format!("s3://{BUCKET}/store"), &through).unwrap();
+    let studio = Studio::with(blobs, |shop| shop.keep_unpublished = Duration::ZERO).await;
+    let run = submitted(&studio, to(PREFIX, recipe(vec![hls()]), &film(&studio))).await;
+    gate.reached().await;
 
     studio.queue.cancel_run(&run).await.unwrap();
-    let sweep = studio.queue.push(vec![NewJob::new("sweep", serde_json::json!({})).lane("io").into()]).await;
-    let sweep = sweep.unwrap()[0].jobs[0];
-    let state = async || studio.queue.get(sweep).await.unwrap().unwrap().state;
-    studio.until(async || state().await == JobState::Completed).await;
+    gate.open();
+    assert!(!hashes(&studio.shop.blobs, "_published").await.is_empty(), "the segments were there");
+    sweep(&studio).await;
 
     assert_eq!(hashes(&studio.shop.blobs, "_published").await, BTreeMap::new());
     assert_eq!(studio.shop.blobs.list("_publications").await.unwrap(), Vec::<String>::new());
