@@ -15,7 +15,7 @@ mod package;
 mod pictures;
 mod playable;
 mod remux;
-mod sweep;
+pub(crate) mod sweep;
 
 use std::path::Path;
 use std::sync::Arc;
