@@ -13,6 +13,7 @@ mod pause;
 mod plan;
 mod probe;
 mod recipes;
+mod reconcile;
 pub(crate) mod run;
 mod runs;
 mod schedules;
@@ -66,6 +67,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Counts
         | Command::Bench { .. }
         | Command::Migrate { .. }
+        | Command::Reconcile(_)
         | Command::Probe { .. }
         | Command::Plan { .. }
         | Command::Run(_)
@@ -95,6 +97,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Counts => counts::run(&config, output).await,
         Command::Bench { jobs } => bench::run(jobs, &config, output).await,
         Command::Migrate { check } => migrate::run(check, &config, output).await,
+        Command::Reconcile(flags) => Box::pin(reconcile::run(&flags, &config, output)).await,
         Command::Config(command) => config::run(command, &config, output),
         Command::Probe { file } => probe::run(&file, &config, output).await,
         Command::Run(flags) => Box::pin(run::run(&flags, &config, output)).await,

@@ -18,6 +18,7 @@ mod kinds;
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
 mod recipe;
+mod reconcile;
 mod s3_server;
 mod sources;
 mod store_faults;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         blobs::trials(),
         sources::trials(),
         store_faults::trials(),
+        reconcile::trials(&server),
         crash::trials(&server),
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
