@@ -36,7 +36,18 @@ impl Bucket {
             let put = self.s3.put(&path, PutPayload::from_bytes(whole)).await;
             return put.map(drop).map_err(|error| StoreError::of(key, &error));
         }
-        self.put_parts(key, &path, &file, bytes).await?;
+        let mut put = self.put_parts(key, &path, &file, bytes).await;
+        if matches!(put, Err(StoreError::NotFound { .. })) {
+            // Nobody knows the upload any more: it was ended and the answer was lost, or a sweep gave it up. Which of them
+            // cannot be told from what is there now, so all of it is put again.
+            put = self.put_parts(key, &path, &file, bytes).await;
+        }
+        put.map_err(|error| match error {
+            StoreError::NotFound { key } => {
+                StoreError::Unavailable { reason: format!("the upload of {key} was given up by the store") }
+            }
+            other => other,
+        })?;
         let stored = self.s3.head(&path).await.map_err(|error| StoreError::of(key, &error))?;
         if stored.size == bytes {
             return Ok(());

@@ -19,6 +19,8 @@ mod kinds;
 mod postgres_server;
 mod recipe;
 mod reconcile;
+mod s3;
+mod s3_proxy;
 mod s3_server;
 mod sources;
 mod store_faults;
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         sources::trials(),
         store_faults::trials(),
         reconcile::trials(&server),
+        s3::trials(),
         crash::trials(&server),
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());

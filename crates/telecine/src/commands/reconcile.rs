@@ -49,17 +49,15 @@ pub(super) async fn run(flags: &ReconcileFlags, config: &Config, output: &Output
         // A closed pipe shows at the end.
         News::Found(finding) => drop(output.print(&line(&finding, output.colour))),
     };
-    let looking = reconcile(&shop, options, &stopping, tell);
-    tokio::pin!(looking);
-    let mut is_stopped = false;
-    let tally = loop {
-        tokio::select! {
-            tally = &mut looking => break tally,
-            () = signals.next() => {
-                is_stopped = true;
-                stopping.cancel();
-            }
-        }
+    let is_stopped = async {
+        signals.next().await;
+        stopping.cancel();
+        // It ends by itself, once it has put away what it has in hand.
+        std::future::pending::<()>().await;
+    };
+    let tally = tokio::select! {
+        tally = reconcile(&shop, options, &stopping, tell) => tally,
+        () = is_stopped => unreachable!("it never ends"),
     };
     progress.end();
 
@@ -69,7 +67,7 @@ pub(super) async fn run(flags: &ReconcileFlags, config: &Config, output: &Output
     if output.json {
         output.print_json(&Report { object: "reconciliation", tally, findings, is_cut })?;
     }
-    Ok(match (is_stopped, is_clean) {
+    Ok(match (stopping.is_cancelled(), is_clean) {
         (true, _) => Answer::Interrupted,
         (false, true) => Answer::Yes,
         (false, false) => Answer::No,

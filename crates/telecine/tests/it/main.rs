@@ -8,6 +8,8 @@ mod claims;
 mod clips;
 mod commands;
 mod demo;
+mod deploy;
+mod drain;
 mod intake;
 mod media;
 mod observability;
@@ -16,6 +18,7 @@ mod plan;
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
 mod recipes;
+mod reconcile;
 mod run;
 #[path = "../../../pipeline/tests/it/s3_server.rs"]
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
