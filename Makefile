@@ -46,7 +46,7 @@ load: setup ## 200 runs a second for a minute while others watch; every event is
 	cargo test --release --locked -p telecine-server --test it -- --ignored load:: --nocapture
 
 drain-soak: setup ## two workers are asked to leave every ten seconds, for two minutes on each database
-	cargo test --release --locked -p telecine --test it -- --ignored drain:: --nocapture
+	cargo test --release --locked -p telecine --test it -- --ignored drain:: --nocapture --test-threads 1
 
 schema: ## renew the committed dumps of the schema after adding a migration
 	TELECINE_RENEW_SCHEMA=1 cargo test --release --locked -p telecine-queue --test it -- schema

@@ -96,6 +96,11 @@ pub(crate) enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Copy a SQLite database into a new file while others work on it (Postgres has pg_dump)
+    Backup {
+        #[arg(value_name = "FILE")]
+        into: PathBuf,
+    },
     /// Compare what the database tells of with what the store has; changes nothing unless told to
     #[command(after_help = EXIT_CODES_OF_RECONCILE)]
     Reconcile(ReconcileFlags),

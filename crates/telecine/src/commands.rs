@@ -1,5 +1,6 @@
 //! One file per command. Each gets the configuration and the output, and gives an [`Answer`].
 
+mod backup;
 mod bench;
 mod config;
 mod counts;
@@ -67,6 +68,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Counts
         | Command::Bench { .. }
         | Command::Migrate { .. }
+        | Command::Backup { .. }
         | Command::Reconcile(_)
         | Command::Probe { .. }
         | Command::Plan { .. }
@@ -97,6 +99,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Counts => counts::run(&config, output).await,
         Command::Bench { jobs } => bench::run(jobs, &config, output).await,
         Command::Migrate { check } => migrate::run(check, &config, output).await,
+        Command::Backup { into } => backup::run(&into, &config).await,
         Command::Reconcile(flags) => Box::pin(reconcile::run(&flags, &config, output)).await,
         Command::Config(command) => config::run(command, &config, output),
         Command::Probe { file } => probe::run(&file, &config, output).await,

@@ -67,7 +67,8 @@ fn the_build_of_an_image_has_all_it_reads() {
     assert!(text.lines().any(|line| line == "*"), "all else is left out");
     let context = tempfile::tempdir().unwrap();
     for name in &let_through {
-        let copied = Command::new("cp").arg("-r").arg(root().join(name)).arg(context.path()).status().unwrap();
+        let copied =
+            Command::new("cp").arg("-r").arg(root().join(name)).arg(context.path()).status().unwrap();
         assert!(copied.success(), "{name}");
     }
 
