@@ -19,13 +19,16 @@ mod plan;
 mod postgres_server;
 mod recipes;
 mod reconcile;
+mod restore;
 mod run;
+mod runbook;
 #[path = "../../../pipeline/tests/it/s3_server.rs"]
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod s3_server;
 mod serve;
 mod steering;
 mod telecine;
+mod upgrade;
 mod watch;
 mod webhooks;
 mod worker;
