@@ -62,7 +62,7 @@ fn an_older_program_refuses_a_newer_postgres_schema() {
     let database = postgres.new_database();
     assert_eq!(place.run(&["migrate", "--database", &database]).code, Some(0));
     let name = database.rsplit('/').next().unwrap();
-    let newer = "INSERT INTO telecine.schema_version VALUES (999, '0999_later', 'x')";
+    let newer = "INSERT INTO telecine.schema_version VALUES (999, '0999_later', 'x', now())";
     let made = postgres.psql(name, newer);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 
