@@ -64,6 +64,9 @@ const FAULTS: [Fault; 6] = [
     Fault::CutAnswer,
 ];
 
+/// Whether a request is the one that is meant.
+type Meant = fn(&Asked) -> bool;
+
 const TOO_LATE: Fault = Fault::Refuse { status: 200, code: "InternalError" };
 
 fn every_third(asked: &Asked) -> Option<Fault> {
@@ -162,7 +165,7 @@ async fn a_large_put_survives_faults(server: S3Server, faults: &[Fault]) {
     let mut noise = vec![0; 17 << 20];
     fastrand::fill(&mut noise);
     std::fs::write(&file, &noise).unwrap();
-    let steps: [(&str, fn(&Asked) -> bool); 3] = [
+    let steps: [(&str, Meant); 3] = [
         ("begin", |asked| asked.method == "POST" && asked.target.contains("uploads")),
         ("part", |asked| asked.method == "PUT" && asked.target.contains("partNumber=2")),
         ("end", |asked| asked.method == "POST" && asked.target.contains("uploadId=")),
