@@ -52,6 +52,13 @@ enum Place {
     Bucket(Box<Bucket>),
 }
 
+/// What becomes of puts that never ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfinished {
+    Count,
+    Remove,
+}
+
 /// What a fetch wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
@@ -446,21 +453,35 @@ impl Blobs {
 
     /// Removes what puts that never ended have left: staged files in a folder, parts of uploads in a bucket.
     pub async fn sweep_unfinished(&self, older_than: Duration) -> Result<usize, StoreError> {
-        self.sweep_unfinished_below("", older_than).await
+        self.unfinished_below("", older_than, Unfinished::Remove).await
     }
 
-    /// The same, of keys below a prefix.
+    /// How many of those there are.
+    pub(crate) async fn count_unfinished(&self, older_than: Duration) -> Result<usize, StoreError> {
+        self.unfinished_below("", older_than, Unfinished::Count).await
+    }
+
+    /// Removes those of keys below a prefix.
     pub(crate) async fn sweep_unfinished_below(
         &self,
         prefix: &str,
         older_than: Duration,
     ) -> Result<usize, StoreError> {
+        self.unfinished_below(prefix, older_than, Unfinished::Remove).await
+    }
+
+    async fn unfinished_below(
+        &self,
+        prefix: &str,
+        older_than: Duration,
+        fate: Unfinished,
+    ) -> Result<usize, StoreError> {
         match &*self.place {
-            Place::Bucket(bucket) => bucket.abort_uploads(prefix, older_than).await,
+            Place::Bucket(bucket) => bucket.unfinished_uploads(prefix, older_than, fate).await,
             Place::Folder(folder) => {
                 let (folder, prefix) = (folder.clone(), prefix.to_owned());
                 let swept =
-                    tokio::task::spawn_blocking(move || folder.remove_staged(&prefix, older_than)).await;
+                    tokio::task::spawn_blocking(move || folder.staged(&prefix, older_than, fate)).await;
                 let swept = swept.map_err(|error| StoreError::Unavailable { reason: error.to_string() })?;
                 swept.map_err(|error| StoreError::of_io("staged files", &error))
             }

@@ -17,7 +17,8 @@ use crate::blobs::{hash_bytes, hex};
 const LONGEST: usize = 200;
 /// The nameless tenant's folder. No tenant can be called so: a name in a key begins with a letter or a digit.
 const NAMELESS: &str = "_";
-const CACHE: &str = "_cache";
+/// Entries of the cache, of all tenants, lie below this.
+pub(crate) const CACHE: &str = "_cache";
 const PUBLICATIONS: &str = "_publications";
 /// Uploads of all tenants lie below this.
 pub(crate) const UPLOADS: &str = "_uploads";

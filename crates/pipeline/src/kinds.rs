@@ -16,7 +16,7 @@ mod pictures;
 mod playable;
 mod publish;
 mod remux;
-mod sweep;
+pub(crate) mod sweep;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -40,6 +40,7 @@ pub mod outside;
 mod planned;
 mod published;
 mod recipe;
+mod reconcile;
 pub mod records;
 mod request;
 mod retry;
@@ -72,6 +73,7 @@ pub use recipe::{
     Does, ExecSpec, Listed, NoRecipe, Param, ParamError, ParamErrors, ParamType, Recipe, RecipeError,
     RecipeErrors, RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
+pub use reconcile::{Finding, News, Outcome, ReconcileOptions, Tally, Trouble, reconcile};
 pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority, whole};
 pub use retry::retry;
 pub use scratch::{JobFolder, Scratch};

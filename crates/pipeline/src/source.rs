@@ -69,6 +69,22 @@ pub(crate) async fn check_input(shop: &Workshop, tenant: &str, input: &Input) ->
     }
 }
 
+/// Whether the source of a run that has taken it in is still what it was, as far as that can be told without reading it;
+/// or else why not.
+pub(crate) async fn find_source(shop: &Workshop, input: &InputRecord) -> Attempted<Result<(), String>> {
+    match &input.at {
+        SourceAt::File { path, modified_ns, inode } => {
+            let unchanged = require_unchanged(path, input.bytes, *modified_ns, *inode).await;
+            Ok(unchanged.map_err(|failed| format!("its source is gone, too ({})", failed.message)))
+        }
+        SourceAt::Blob { key } => Ok(match shop.blobs.head(key).await? {
+            Some(found) if found.bytes == input.bytes => Ok(()),
+            Some(_) => Err(format!("its source {key} has another size than it had, too")),
+            None => Err(format!("its source {key} is gone, too")),
+        }),
+    }
+}
+
 /// An input as a file of this machine, for a look at it.
 #[derive(Debug)]
 pub(crate) struct Peeked {

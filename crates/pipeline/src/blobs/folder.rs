@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use object_store::local::LocalFileSystem;
 use rustix::fs::OFlags;
 
-use super::StoreError;
+use super::{StoreError, Unfinished};
 use crate::scratch::make_private;
 
 #[derive(Clone, Debug)]
@@ -143,9 +143,9 @@ impl Folder {
         Ok(names.into_iter().map(|name| name.trim_end_matches('/').to_owned()).collect())
     }
 
-    /// Removes staged files below a prefix that nobody has touched for so long, and says how many.
-    pub(super) fn remove_staged(&self, below: &str, older_than: Duration) -> io::Result<usize> {
-        let (mut removed, mut folders) = (0, vec![self.root.join(below)]);
+    /// Staged files below a prefix that nobody has touched for so long: says how many, and removes them if asked to.
+    pub(super) fn staged(&self, below: &str, older_than: Duration, fate: Unfinished) -> io::Result<usize> {
+        let (mut found, mut folders) = (0, vec![self.root.join(below)]);
         while let Some(folder) = folders.pop() {
             let entries = match std::fs::read_dir(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -157,12 +157,14 @@ impl Folder {
                 if kind.is_dir() {
                     folders.push(entry.path());
                 } else if kind.is_file() && is_staged(&entry.path()) && is_older(&entry, older_than) {
-                    std::fs::remove_file(entry.path())?;
-                    removed += 1;
+                    if fate == Unfinished::Remove {
+                        std::fs::remove_file(entry.path())?;
+                    }
+                    found += 1;
                 }
             }
         }
-        Ok(removed)
+        Ok(found)
     }
 }
 

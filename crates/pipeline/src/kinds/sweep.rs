@@ -7,9 +7,9 @@
 //!
 //! How far it came is noted in the store, one [`note`] for each database that uses it; the next sweep goes on from there.
 
-mod note;
-mod orphans;
-mod runs;
+pub(crate) mod note;
+pub(crate) mod orphans;
+pub(crate) mod runs;
 mod uploads;
 
 use std::sync::Arc;
@@ -32,9 +32,9 @@ pub(super) struct Sweep(pub(super) Arc<Workshop>);
 
 /// What a sweep removed.
 #[derive(Debug, Default)]
-struct Swept {
+pub(crate) struct Swept {
     runs: usize,
-    blobs: usize,
+    pub(crate) blobs: usize,
     /// Runs that the database does not know.
     orphans: usize,
     uploads: usize,
@@ -111,7 +111,7 @@ async fn sweep_unfinished(shop: &Workshop, swept: &mut Swept) {
     }
 }
 
-fn is_older(at: Timestamp, than: Duration) -> bool {
+pub(crate) fn is_older(at: Timestamp, than: Duration) -> bool {
     let age_ms = Timestamp::now().as_ms() - at.as_ms();
     age_ms > i64::try_from(than.as_millis()).unwrap_or(i64::MAX)
 }

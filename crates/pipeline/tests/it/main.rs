@@ -20,6 +20,9 @@ mod optimize;
 mod postgres_server;
 mod published;
 mod recipe;
+mod reconcile;
+mod s3;
+mod s3_proxy;
 mod s3_server;
 mod sources;
 mod store_faults;
@@ -57,6 +60,8 @@ fn main() -> ExitCode {
         blobs::trials(),
         sources::trials(),
         store_faults::trials(),
+        reconcile::trials(&server),
+        s3::trials(),
         crash::trials(&server),
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());

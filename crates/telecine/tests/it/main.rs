@@ -8,6 +8,8 @@ mod claims;
 mod clips;
 mod commands;
 mod demo;
+mod deploy;
+mod drain;
 mod intake;
 mod killed;
 mod media;
@@ -17,13 +19,17 @@ mod plan;
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
 mod recipes;
+mod reconcile;
+mod restore;
 mod run;
+mod runbook;
 #[path = "../../../pipeline/tests/it/s3_server.rs"]
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod s3_server;
 mod serve;
 mod steering;
 mod telecine;
+mod upgrade;
 mod watch;
 mod webhooks;
 mod worker;
