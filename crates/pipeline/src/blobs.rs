@@ -224,23 +224,64 @@ impl Blobs {
 
     /// Stores a copy of a blob, without its bytes passing through here where the store can do that.
     pub(crate) async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
-        let (source, destination) = (self.path(from)?, self.path(to)?);
+        self.copy_into(self, from, to).await
+    }
+
+    /// Whether [`Blobs::copy`] takes one of that size.
+    pub(crate) fn can_copy(&self, bytes: u64) -> bool {
+        self.can_copy_into(self, bytes)
+    }
+
+    /// Stores a copy of a blob in another store that [`Blobs::can_copy_into`] says yes to.
+    pub(crate) async fn copy_into(&self, other: &Self, from: &str, to: &str) -> Result<(), StoreError> {
+        let source = self.path(from)?;
         match &*self.place {
             Place::Folder(folder) => {
                 let file = folder.root.join(source.as_ref());
                 let opened = open_regular(&file).map_err(|error| StoreError::of_io(from, &error))?;
-                self.put(to, opened, Some(file)).await
+                other.put(to, opened, Some(file)).await
             }
             Place::Bucket(bucket) => {
-                let copied = bucket.s3.copy(&source, &destination).await;
+                let copied = bucket.s3.copy(&source, &other.path(to)?).await;
                 copied.map_err(|error| StoreError::of(from, &error))
             }
         }
     }
 
-    /// Whether [`Blobs::copy`] takes one of that size.
-    pub(crate) fn can_copy(&self, bytes: u64) -> bool {
-        matches!(&*self.place, Place::Folder(_)) || bytes <= COPY_BYTES
+    /// Whether a blob of that size gets into another store without a detour through scratch.
+    pub(crate) fn can_copy_into(&self, other: &Self, bytes: u64) -> bool {
+        match (&*self.place, &*other.place) {
+            (Place::Folder(_), _) => true,
+            (Place::Bucket(own), Place::Bucket(other)) => own.name == other.name && bytes <= COPY_BYTES,
+            (Place::Bucket(_), Place::Folder(_)) => false,
+        }
+    }
+
+    /// Where this store lies in another one, empty where both are the same; `None`: it lies elsewhere.
+    pub(crate) fn lies_in(&self, other: &Self) -> Option<String> {
+        match (&*self.place, &*other.place) {
+            (Place::Folder(own), Place::Folder(other)) => {
+                let rest = own.root.strip_prefix(&other.root).ok()?;
+                rest.to_str().map(str::to_owned)
+            }
+            (Place::Bucket(own), Place::Bucket(other)) if own.name == other.name => {
+                let (own, other) =
+                    (StorePath::from(own.prefix.as_str()), StorePath::from(other.prefix.as_str()));
+                let rest: Vec<String> =
+                    own.prefix_match(&other)?.map(|part| part.as_ref().to_owned()).collect();
+                Some(rest.join("/"))
+            }
+            (Place::Folder(_) | Place::Bucket(_), _) => None,
+        }
+    }
+
+    /// `s3://bucket`, and the whole key in it; in a folder the key alone.
+    pub(crate) fn address_of(&self, key: &str) -> Result<(Option<String>, String), StoreError> {
+        let bucket = match &*self.place {
+            Place::Folder(_) => None,
+            Place::Bucket(bucket) => Some(format!("s3://{}", bucket.name)),
+        };
+        Ok((bucket, self.path(key)?.to_string()))
     }
 
     pub async fn get_bytes(&self, key: &str) -> Result<Bytes, StoreError> {

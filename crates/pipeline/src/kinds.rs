@@ -14,6 +14,7 @@ mod mp4;
 mod package;
 mod pictures;
 mod playable;
+mod publish;
 mod remux;
 mod sweep;
 
@@ -42,6 +43,7 @@ use crate::workshop::Workshop;
 pub(crate) use encode_range::RangePayload;
 pub use exec::NoProgram;
 pub(crate) use exec::find_program;
+pub(crate) use image::variant_of;
 pub use sweep::schedule_sweeps;
 pub(crate) use sweep::sign_in;
 
@@ -56,11 +58,12 @@ pub(crate) const PICTURES: &str = "pictures";
 pub(crate) const IMAGE: &str = "image";
 pub(crate) const AUDIO: &str = "audio";
 pub(crate) const EXEC: &str = "exec";
+pub(crate) const PUBLISH: &str = "publish";
 pub(crate) const CONCLUDE: &str = "conclude";
 pub(crate) const SWEEP: &str = "sweep";
 
 /// Every kind, with the lane its jobs belong in.
-pub const LANES: [(&str, &str); 13] = [
+pub const LANES: [(&str, &str); 14] = [
     (INGEST, "io"),
     (ENCODE_RANGE, "cpu"),
     (ENCODE_AUDIO, "cpu"),
@@ -72,6 +75,8 @@ pub const LANES: [(&str, &str); 13] = [
     (IMAGE, "cpu"),
     (AUDIO, "cpu"),
     (EXEC, "cpu"),
+    // Stopped before its worker's lease ends: no fence guards the keys of others.
+    (PUBLISH, "net"),
     (CONCLUDE, "io"),
     (SWEEP, "io"),
 ];
@@ -90,6 +95,7 @@ pub fn all(shop: &Arc<Workshop>) -> Kinds {
         .with(shop.kind(IMAGE, image::Image))
         .with(shop.kind(AUDIO, audio::Audio))
         .with(shop.kind(EXEC, exec::Exec))
+        .with(shop.kind(PUBLISH, publish::Publish))
         .with(shop.kind(CONCLUDE, conclude::Conclude))
         .with(sweep::Sweep(Arc::clone(shop)))
 }

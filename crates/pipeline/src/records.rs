@@ -103,6 +103,17 @@ pub struct OutputRecord {
     pub facts: serde_json::Value,
 }
 
+/// Where a run's outputs were published. One, under the key [`PUBLISHED`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishedRecord {
+    /// What stands before every key: the prefix as it was resolved, from the root of the bucket or folder.
+    pub prefix: String,
+    /// `s3://bucket`; `None` where it is a folder.
+    pub bucket: Option<String>,
+    /// The steps whose outputs were there by then.
+    pub steps: BTreeSet<String>,
+}
+
 /// A blob of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -231,6 +242,7 @@ types! {
     SegmentRecord => "segment",
     SoundRecord => "sound",
     OutputRecord => "output",
+    PublishedRecord => "published",
     WarningRecord => "warning",
     FailureRecord => "failure",
     ToolsRecord => "tools",
@@ -240,6 +252,8 @@ types! {
 
 /// The key of the one [`InputRecord`].
 pub const INPUT: &str = "input";
+/// The key of the one [`PublishedRecord`].
+pub const PUBLISHED: &str = "outputs";
 /// The key of the one [`LifetimeRecord`].
 pub const LIFETIME: &str = "outputs";
 /// The key of the one [`BorrowedRecord`].

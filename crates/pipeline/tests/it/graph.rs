@@ -11,7 +11,7 @@ use libtest_mimic::Trial;
 use telecine_media::{
     AudioStream, Capabilities, Confinement, Format, Probe, Rational, Rotation, Size, Toolbox, VideoStream,
 };
-use telecine_pipeline::{Planned, Recipe, Recipes, parse_params};
+use telecine_pipeline::{CannotPlan, Planned, Recipe, Recipes, parse_params};
 use telecine_queue::{Needed, NewJob};
 use tokio_util::sync::CancellationToken;
 
@@ -375,11 +375,7 @@ fn a_required_step_that_the_input_cannot_give_is_refused() {
     ] {
         let recipe = built_in(recipe, &[]);
         let error = Planned::of(&recipe, probe.format, Some(&probe), &capabilities()).unwrap_err();
-        assert_eq!(
-            (error.step.as_str(), error.source.code()),
-            (refused, "input_no_such_stream"),
-            "{}",
-            recipe.name
-        );
+        let CannotPlan::Step { step, source } = error else { panic!("{error}") };
+        assert_eq!((step.as_str(), source.code()), (refused, "input_no_such_stream"), "{}", recipe.name);
     }
 }
