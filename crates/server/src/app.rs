@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use telecine_connect::kafka::Broker;
 use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
 use tokio::sync::OnceCell;
@@ -74,6 +75,8 @@ pub struct ServerOptions {
     pub requests_per_second: u32,
     pub uploads: UploadOptions,
     pub transcode: TranscodeOptions,
+    /// The brokers that this process needs, if any.
+    pub kafka: Option<Broker>,
 }
 
 impl Default for ServerOptions {
@@ -93,6 +96,7 @@ impl Default for ServerOptions {
             requests_per_second: 1000,
             uploads: UploadOptions::default(),
             transcode: TranscodeOptions::default(),
+            kafka: None,
         }
     }
 }
@@ -105,7 +109,7 @@ impl App {
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone(), options.keep_history);
         let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
         let pace = Pace::of(options.requests_per_second);
-        let readiness = Readiness::new(Arc::clone(&shop));
+        let readiness = Readiness::new(Arc::clone(&shop), options.kafka.clone());
         let stock = Stock::new(Arc::clone(&shop.queue));
         Arc::new(Self {
             shop,

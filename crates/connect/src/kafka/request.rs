@@ -3,7 +3,7 @@
 use rdkafka::message::{Message, OwnedMessage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use telecine_pipeline::{Input, RunRequest};
+use telecine_pipeline::{Input, RunRequest, prefix_fault};
 
 use super::cloud_event::{EventName, header, open};
 use super::refusal::Refusal;
@@ -105,22 +105,18 @@ impl Name {
         }
     }
 
-    /// One that may be a part of a key in a store.
+    /// As a part of the prefix that outputs are published under.
     fn part(&self, field: &str) -> Result<String, Refusal> {
         let text = self.text();
-        let is_plain = |c: char| !c.is_control() && !matches!(c, '/' | '\\' | '{' | '}');
-        let is_proper = (1..=LONGEST_ID).contains(&text.len())
-            && text.chars().all(is_plain)
-            && !matches!(text.as_str(), "." | "..");
-        let message = "1 to 100 bytes without slashes, braces and control characters";
-        is_proper.then_some(text).ok_or_else(|| Refusal::invalid(field, message))
+        let is_part = text.len() <= LONGEST_ID && !text.contains(['/', '{']) && prefix_fault(&text).is_none();
+        let message = "1 to 100 letters, digits and . _ = @ -, the first of which is no dot";
+        is_part.then_some(text).ok_or_else(|| Refusal::invalid(field, message))
     }
 }
 
 impl OptimizeRequest {
     fn into_request(self, recipe: &str) -> Result<RunRequest, Refusal> {
-        self.user_id.part("userId")?;
-        let media = self.media_id.part("mediaId")?;
+        let (user, media) = (self.user_id.part("userId")?, self.media_id.part("mediaId")?);
         if self.bucket.is_empty() || self.bucket.contains('/') {
             return Err(Refusal::invalid("bucket", "the name of a bucket"));
         }
@@ -131,6 +127,8 @@ impl OptimizeRequest {
         if let Some(media_type) = self.media_type {
             metadata.insert("type".into(), media_type.into());
         }
-        Ok(RunRequest { external_id: Some(media), metadata, ..RunRequest::new(recipe, input) })
+        let publish_to = Some(format!("{user}/{{media}}/{media}"));
+        let request = RunRequest::new(recipe, input);
+        Ok(RunRequest { external_id: Some(media), metadata, publish_to, ..request })
     }
 }

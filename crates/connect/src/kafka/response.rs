@@ -71,9 +71,10 @@ impl Result<'_> {
         let variants = ready.flat_map(|output| {
             let files = output["files"].as_array().map(Vec::as_slice).unwrap_or_default();
             files.iter().map(|file| {
+                let key = file.get("published").unwrap_or(&file["key"]);
                 json!({
-                    "name": output["name"], "kind": output["kind"], "path": file["path"],
-                    "key": file["key"], "bytes": file["bytes"], "sha256": file["sha256"],
+                    "name": output["name"], "kind": output["kind"], "path": file["path"], "key": key,
+                    "bytes": file["bytes"], "sha256": file["sha256"],
                 })
             })
         });
