@@ -213,11 +213,7 @@ impl KafkaServer {
         let until = Instant::now() + PATIENCE;
         let consumer = self.consumer("read");
         loop {
-            let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).expect("the broker answers");
-            let partitions = metadata.topics()[0].partitions().iter();
-            let there: i64 = partitions
-                .map(|it| consumer.fetch_watermarks(topic, it.id(), PATIENCE).expect("an answer").1)
-                .sum();
+            let there = self.count(topic);
             if there >= count as i64 {
                 return self.read_all(topic);
             }
@@ -225,6 +221,14 @@ impl KafkaServer {
             // A moment: nothing tells of a record that is not read yet.
             let _ = consumer.poll(Duration::from_millis(50));
         }
+    }
+
+    /// How many records there are in a topic.
+    pub(crate) fn count(&self, topic: &str) -> i64 {
+        let consumer = self.consumer("read");
+        let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).expect("the broker answers");
+        let partitions = metadata.topics()[0].partitions().iter();
+        partitions.map(|it| consumer.fetch_watermarks(topic, it.id(), PATIENCE).expect("an answer").1).sum()
     }
 
     /// What a group has committed of a topic: the sum over all partitions.

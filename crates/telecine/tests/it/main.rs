@@ -9,6 +9,10 @@ mod clips;
 mod commands;
 mod demo;
 mod intake;
+mod kafka;
+#[path = "../../../connect/tests/it/kafka_server.rs"]
+#[allow(dead_code, reason = "the tests of crates/connect use more of it")]
+mod kafka_server;
 mod media;
 mod observability;
 mod plan;
