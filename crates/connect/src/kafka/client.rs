@@ -39,6 +39,8 @@ fn common(options: &KafkaOptions, suggested: &[(&str, &str)]) -> ClientConfig {
 pub(super) fn reading(options: &KafkaOptions) -> ClientConfig {
     let suggested = [
         ("partition.assignment.strategy", "cooperative-sticky"),
+        // By default 45 s, in which nobody reads the partitions of a member that was killed.
+        ("session.timeout.ms", "10000"),
         // What is fetched ahead is thrown away by a pause.
         ("queued.max.messages.kbytes", "16384"),
         // By default a second, in which nothing is fetched once the queue was full.

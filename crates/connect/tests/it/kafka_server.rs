@@ -167,6 +167,13 @@ impl KafkaServer {
         self.client().set("group.id", group).set("enable.auto.commit", "false").create().expect("a consumer")
     }
 
+    /// For a member of a group that is new.
+    pub(crate) fn consumer_from_start(&self, group: &str) -> BaseConsumer {
+        let mut config = self.client();
+        config.set("group.id", group).set("enable.auto.commit", "false").set("auto.offset.reset", "earliest");
+        config.create().expect("a consumer")
+    }
+
     /// Sends records, each acknowledged.
     pub(crate) fn produce(&self, topic: &str, records: impl IntoIterator<Item = Sent>) {
         let producer: ThreadedProducer<DefaultProducerContext> =

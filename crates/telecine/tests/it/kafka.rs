@@ -45,7 +45,8 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 fn nothing_is_lost_or_doubled_by_kills_of_the_process_and_the_broker() {
     let (records, kills) = (soak().unwrap_or(300), if soak().is_some() { 5 } else { 3 });
     let (place, server) = (Place::new(), KafkaServer::start_with("num.partitions=6"));
-    configured(&place, &server, "create_topics = true\nbatch = 20\nmax_backlog = 100");
+    let settings = "create_topics = true\nbatch = 20\nmax_backlog = 100\n[kafka.properties]\n\"session.timeout.ms\" = 6000";
+    configured(&place, &server, settings);
     std::fs::write(place.path("inputs/no-film.txt"), "no film").expect("a file can be written");
     clips::film(1, &place.path("inputs/film.mp4"));
     let request = |nth: usize| {
