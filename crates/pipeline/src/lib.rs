@@ -79,5 +79,5 @@ pub use retry::retry;
 pub use scratch::{JobFolder, Scratch};
 pub use shelf::{Shelf, live_name};
 pub use source::{CacheRoom, PullPatience, is_below};
-pub use submission::{RunMeta, RunWebhook, Submission, Submitted, submit};
+pub use submission::{RunMeta, RunWebhook, Submission, Submitted, submit, submit_all};
 pub use workshop::Workshop;

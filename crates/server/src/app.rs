@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use telecine_connect::kafka::Broker;
 use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
 use tokio::sync::OnceCell;
@@ -78,6 +79,8 @@ pub struct ServerOptions {
     pub requests_per_second: u32,
     pub uploads: UploadOptions,
     pub transcode: TranscodeOptions,
+    /// The brokers that this process needs, if any.
+    pub kafka: Option<Broker>,
 }
 
 impl Default for ServerOptions {
@@ -98,6 +101,7 @@ impl Default for ServerOptions {
             requests_per_second: 1000,
             uploads: UploadOptions::default(),
             transcode: TranscodeOptions::default(),
+            kafka: None,
         }
     }
 }
@@ -111,7 +115,7 @@ impl App {
         let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
         let pace = Pace::of(options.requests_per_second);
         let shares = Shares::of(options.max_connections);
-        let readiness = Readiness::new(Arc::clone(&shop));
+        let readiness = Readiness::new(Arc::clone(&shop), options.kafka.clone());
         let stock = Stock::new(Arc::clone(&shop.queue));
         Arc::new(Self {
             shop,

@@ -6,6 +6,7 @@
 mod environment;
 mod file;
 mod intake;
+mod kafka;
 mod meaning;
 mod serving;
 mod webhooks;
@@ -17,11 +18,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use telecine_connect::KafkaOptions;
 use telecine_connect::webhooks::ConfiguredEndpoint;
 use telecine_pipeline::did_you_mean;
 use telecine_queue::Slots;
 
 pub(crate) use intake::Intake;
+pub(crate) use kafka::without_values;
 pub(crate) use meaning::mask_password;
 pub(crate) use serving::Serving;
 pub(crate) use webhooks::without_secrets;
@@ -80,11 +83,25 @@ pub(crate) enum Key {
     MetricsPublic,
     OtlpEndpoint,
     Webhooks,
+    KafkaBrokers,
+    KafkaGroup,
+    KafkaRequestTopic,
+    KafkaResponseTopic,
+    KafkaDeadLetterTopic,
+    KafkaFormat,
+    KafkaRecipe,
+    KafkaTenant,
+    KafkaResults,
+    KafkaMaxBacklog,
+    KafkaBatch,
+    KafkaCreateTopics,
+    KafkaPassword,
+    KafkaProperties,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 48] = [
+    pub(crate) const ALL: [Self; 62] = [
         Self::Database,
         Self::Store,
         Self::Publish,
@@ -132,6 +149,20 @@ impl Key {
         Self::MetricsPublic,
         Self::OtlpEndpoint,
         Self::Webhooks,
+        Self::KafkaBrokers,
+        Self::KafkaGroup,
+        Self::KafkaRequestTopic,
+        Self::KafkaResponseTopic,
+        Self::KafkaDeadLetterTopic,
+        Self::KafkaFormat,
+        Self::KafkaRecipe,
+        Self::KafkaTenant,
+        Self::KafkaResults,
+        Self::KafkaMaxBacklog,
+        Self::KafkaBatch,
+        Self::KafkaCreateTopics,
+        Self::KafkaPassword,
+        Self::KafkaProperties,
         Self::Log,
     ];
 
@@ -184,6 +215,20 @@ impl Key {
             Self::MetricsPublic => "metrics_public",
             Self::OtlpEndpoint => "otlp_endpoint",
             Self::Webhooks => "webhooks",
+            Self::KafkaBrokers => "kafka_brokers",
+            Self::KafkaGroup => "kafka_group",
+            Self::KafkaRequestTopic => "kafka_request_topic",
+            Self::KafkaResponseTopic => "kafka_response_topic",
+            Self::KafkaDeadLetterTopic => "kafka_dead_letter_topic",
+            Self::KafkaFormat => "kafka_format",
+            Self::KafkaRecipe => "kafka_recipe",
+            Self::KafkaTenant => "kafka_tenant",
+            Self::KafkaResults => "kafka_results",
+            Self::KafkaMaxBacklog => "kafka_max_backlog",
+            Self::KafkaBatch => "kafka_batch",
+            Self::KafkaCreateTopics => "kafka_create_topics",
+            Self::KafkaPassword => "kafka_password",
+            Self::KafkaProperties => "kafka_properties",
             Self::Log => "log",
         }
     }
@@ -234,6 +279,18 @@ impl Key {
             // Nothing is taken from a bucket, and no run deleted, that nobody named.
             Self::InputBuckets | Self::KeepRunsDays => None,
             Self::PublicUrl | Self::CorsOrigins | Self::MetricsListen | Self::OtlpEndpoint => None,
+            Self::KafkaGroup => Some("telecine"),
+            Self::KafkaRequestTopic => Some("optimize-request"),
+            Self::KafkaResponseTopic => Some("optimize-response"),
+            Self::KafkaDeadLetterTopic => Some("optimize-request.dead"),
+            Self::KafkaFormat => Some("telecine"),
+            Self::KafkaRecipe => Some("optimize"),
+            Self::KafkaResults => Some("all"),
+            Self::KafkaMaxBacklog => Some("10000"),
+            Self::KafkaBatch => Some("500"),
+            Self::KafkaCreateTopics => Some("off"),
+            // Without brokers there is no Kafka.
+            Self::KafkaBrokers | Self::KafkaTenant | Self::KafkaPassword | Self::KafkaProperties => None,
             // A process whose configuration does not mention them leaves those that others have stored.
             Self::Webhooks => None,
         }
@@ -353,6 +410,8 @@ pub(crate) struct Config {
     pub(crate) otlp_endpoint: Option<String>,
     /// Who is told of runs; `None` where the configuration says nothing about it.
     pub(crate) webhooks: Option<Vec<ConfiguredEndpoint>>,
+    /// Where requests come from and results go, if anywhere.
+    pub(crate) kafka: Option<KafkaOptions>,
     pub(crate) log: Log,
     typed: Layer,
 }

@@ -80,6 +80,16 @@ impl Serving {
         (status, serde_json::from_str(body).unwrap_or_default())
     }
 
+    /// The body of a page.
+    pub(crate) fn text(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("somebody listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address)
+            .expect("a request can be sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer is text");
+        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).expect("an answer has a head")
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process has an id");
         kill_process(pid, signal).expect("it is still there");
