@@ -11,7 +11,7 @@ use telecine_queue::{Job, JobFilter, JobState, Page, Queue, QueueError, Run, Run
 
 use crate::lifetime::is_deleted;
 use crate::records::{
-    FailureRecord, InputRecord, OutputRecord, RunRecord, StoredFile, WarningRecord, with_pages,
+    FailureRecord, InputRecord, OutputRecord, RunRecord, ScanRecord, StoredFile, WarningRecord, with_pages,
 };
 use facts::Facts;
 
@@ -61,6 +61,8 @@ pub struct InputShown {
     pub uri: String,
     pub sha256: Option<String>,
     pub bytes: Option<u64>,
+    /// What a virus scanner said of it: `clean`, `infected` or `unscanned`; `null` where it was not asked, or not yet.
+    pub scan: Option<String>,
     pub probe: Option<ProbeShown>,
 }
 
@@ -187,7 +189,9 @@ pub async fn describe_run(queue: &dyn Queue, run: Run) -> Result<RunDocument, Qu
     let mut jobs = jobs_of_run(queue, &run.id, &[]).await?;
     jobs.reverse();
     let mut records = Vec::new();
-    for kind in [InputRecord::TYPE, OutputRecord::TYPE, WarningRecord::TYPE, FailureRecord::TYPE] {
+    for kind in
+        [InputRecord::TYPE, ScanRecord::TYPE, OutputRecord::TYPE, WarningRecord::TYPE, FailureRecord::TYPE]
+    {
         records.extend(queue.records(&run.id, Some(kind)).await?);
     }
     let records = with_pages(queue, &run.id, records).await?;

@@ -3,6 +3,7 @@
 //! ```text
 //!   _cache/{tenant}/{work}.json               which run did a piece of work
 //!   {tenant}/{run}/source
+//!   _quarantine/{tenant}/{run}                an infected input, and beside it {run}.json, which tells what was found
 //!   _uploads/{tenant}/{id}                    a complete upload, and beside it {id}.json, which tells its hash
 //!   {tenant}/{run}/hls/master.m3u8            fixed: written once, by the fenced `package`
 //!   {tenant}/{run}/hls/720p/00007-3f9a1c2b.m4s  a segment's key has its content in it: other bytes are another key
@@ -17,6 +18,8 @@ const LONGEST: usize = 200;
 /// The nameless tenant's folder. No tenant can be called so: a name in a key begins with a letter or a digit.
 const NAMELESS: &str = "_";
 const CACHE: &str = "_cache";
+/// Infected inputs of all tenants lie below this. Nothing is ever served or read from there.
+pub(crate) const QUARANTINE: &str = "_quarantine";
 /// Uploads of all tenants lie below this.
 pub(crate) const UPLOADS: &str = "_uploads";
 
@@ -52,6 +55,12 @@ pub(crate) fn kept_below(folder: &str) -> String {
 /// A [`crate::CompletedUpload`] as JSON.
 pub fn upload_sidecar(tenant: &str, id: &str) -> Option<String> {
     upload(tenant, id).map(|key| format!("{key}.json"))
+}
+
+/// Where an infected input of a run goes: what is said of it, and its bytes.
+pub(crate) fn quarantined(tenant: &str, run: &RunId) -> (String, String) {
+    let bytes = format!("{QUARANTINE}/{}", of_run(tenant, run));
+    (format!("{bytes}.json"), bytes)
 }
 
 /// A published file of a step. `path` is ours: a name from a plan, never a user's text.

@@ -13,8 +13,10 @@ mod ingest;
 mod mp4;
 mod package;
 mod pictures;
+mod plan;
 mod playable;
 mod remux;
+mod scan;
 mod sweep;
 
 use std::path::Path;
@@ -46,6 +48,8 @@ pub use sweep::schedule_sweeps;
 pub(crate) use sweep::sign_in;
 
 pub const INGEST: &str = "ingest";
+pub(crate) const SCAN: &str = "scan";
+pub(crate) const PLAN: &str = "plan";
 pub(crate) const ENCODE_RANGE: &str = "encode_range";
 pub(crate) const ENCODE_AUDIO: &str = "encode_audio";
 pub(crate) const REMUX: &str = "remux";
@@ -60,8 +64,10 @@ pub(crate) const CONCLUDE: &str = "conclude";
 pub(crate) const SWEEP: &str = "sweep";
 
 /// Every kind, with the lane its jobs belong in.
-pub const LANES: [(&str, &str); 13] = [
+pub const LANES: [(&str, &str); 15] = [
     (INGEST, "io"),
+    (SCAN, "net"),
+    (PLAN, "io"),
     (ENCODE_RANGE, "cpu"),
     (ENCODE_AUDIO, "cpu"),
     (REMUX, "io"),
@@ -80,6 +86,8 @@ pub const LANES: [(&str, &str); 13] = [
 pub fn all(shop: &Arc<Workshop>) -> Kinds {
     Kinds::new()
         .with(shop.kind(INGEST, ingest::Ingest))
+        .with(shop.kind(SCAN, scan::Scan))
+        .with(shop.kind(PLAN, plan::PlanOfInput))
         .with(shop.kind(ENCODE_RANGE, encode_range::EncodeRange))
         .with(shop.kind(ENCODE_AUDIO, encode_audio::EncodeAudio))
         .with(shop.kind(REMUX, remux::Remuxing))

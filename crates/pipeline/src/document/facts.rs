@@ -10,7 +10,9 @@ use super::{
     ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, StepShown,
     StepStatus, WarningShown,
 };
-use crate::records::{FailureRecord, InputRecord, OutputRecord, RunRecord, WarningRecord, parse_as};
+use crate::records::{
+    FailureRecord, InputRecord, OutputRecord, RunRecord, ScanRecord, WarningRecord, parse_as,
+};
 use crate::submission::RunMeta;
 
 /// What is stored of one run.
@@ -47,7 +49,10 @@ impl Facts {
             warnings: self.warnings(&outputs)?,
             outputs,
             error: self.error()?,
-            input: shown(&meta, input.as_ref()),
+            input: InputShown {
+                scan: self.all::<ScanRecord>()?.pop().map(|scan| scan.status),
+                ..shown(&meta, input.as_ref())
+            },
             metadata: meta.metadata,
             id: self.run.id.clone(),
         })
@@ -276,6 +281,7 @@ fn shown(meta: &RunMeta, input: Option<&InputRecord>) -> InputShown {
         uri: meta.input.to_string(),
         sha256: input.map(|input| input.sha256.clone()),
         bytes: input.map(|input| input.bytes),
+        scan: None,
         probe: input.map(|input| probe_shown(input, input.probe.as_ref())),
     }
 }

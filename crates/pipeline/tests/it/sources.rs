@@ -413,7 +413,8 @@ async fn an_upload_with_other_bytes_is_refused() {
 }
 
 async fn put_upload(blobs: &Blobs, id: &str, bytes: &[u8], sha256: &str) {
-    let said = CompletedUpload { bytes: bytes.len() as u64, sha256: sha256.to_owned(), name: None };
+    let said =
+        CompletedUpload { bytes: bytes.len() as u64, sha256: sha256.to_owned(), name: None, infected: None };
     let (key, sidecar) = (keys::upload("", id).unwrap(), keys::upload_sidecar("", id).unwrap());
     blobs.put_bytes(&key, Bytes::copy_from_slice(bytes)).await.unwrap();
     blobs.put_bytes(&sidecar, serde_json::to_vec(&said).unwrap().into()).await.unwrap();

@@ -169,7 +169,8 @@ async fn an_input_that_was_no_media_goes() {
     let (upload, sidecar) = (keys::upload("", "notes").unwrap(), keys::upload_sidecar("", "notes").unwrap());
     let text = "these are notes, and no film";
     studio.shop.blobs.put_bytes(&upload, text.into()).await.unwrap();
-    let said = CompletedUpload { bytes: text.len() as u64, sha256: sha256_of(text), name: None };
+    let said =
+        CompletedUpload { bytes: text.len() as u64, sha256: sha256_of(text), name: None, infected: None };
     studio.shop.blobs.put_bytes(&sidecar, serde_json::to_vec(&said).unwrap().into()).await.unwrap();
     let run = studio.submit_input(&images(100), Input::Upload("notes".into())).await;
     assert_eq!(studio.ended(&run).await.state, RunState::Failed);
