@@ -89,7 +89,8 @@ impl ClamdServer {
                 && said.starts_with(b"PONG")
         };
         let by_unix = UnixStream::connect(self.socket()).ok().map(|stream| Box::new(stream) as Box<_>);
-        let by_tcp = TcpStream::connect(("127.0.0.1", self.port)).ok().map(|stream| Box::new(stream) as Box<_>);
+        let by_tcp =
+            TcpStream::connect(("127.0.0.1", self.port)).ok().map(|stream| Box::new(stream) as Box<_>);
         by_unix.is_some_and(ask) && by_tcp.is_some_and(ask)
     }
 

@@ -6,6 +6,7 @@
 
 mod blobs;
 mod cache;
+mod clamd_server;
 mod clips;
 mod crash;
 mod document;
@@ -19,6 +20,7 @@ mod kinds;
 mod postgres_server;
 mod recipe;
 mod s3_server;
+mod scan;
 mod sources;
 mod store_faults;
 mod studio;
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         recipe::trials(),
         blobs::trials(),
         sources::trials(),
+        scan::trials(),
         store_faults::trials(),
         crash::trials(&server),
     ];

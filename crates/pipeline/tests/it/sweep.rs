@@ -57,7 +57,7 @@ async fn impatient(arrange: impl FnOnce(&mut Workshop)) -> Studio {
 }
 
 /// Sweeps, and says what it removed.
-async fn sweep(studio: &Studio) -> Value {
+pub(crate) async fn sweep(studio: &Studio) -> Value {
     let job = NewJob::new("sweep", json!({})).lane("io");
     let pushed = studio.queue.push(vec![job.into()]).await.unwrap();
     let now = async || studio.queue.get(pushed[0].jobs[0]).await.unwrap().unwrap();
