@@ -8,6 +8,7 @@ use telecine_queue::Queue;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::scan::{ScanOptions, Scans};
 use crate::api::transcode::{Bench, TranscodeOptions};
 use crate::api::uploads::{UploadOptions, Uploads};
 use crate::api::{Looks, PLAYBACK_SECRET, Shelves};
@@ -30,6 +31,7 @@ pub struct App {
     pub(crate) pace: Pace,
     pub(crate) uploads: Uploads,
     pub(crate) bench: Bench,
+    pub(crate) scans: Scans,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
     /// Tells streams of events what happens.
@@ -74,6 +76,7 @@ pub struct ServerOptions {
     pub requests_per_second: u32,
     pub uploads: UploadOptions,
     pub transcode: TranscodeOptions,
+    pub scan: ScanOptions,
 }
 
 impl Default for ServerOptions {
@@ -93,6 +96,7 @@ impl Default for ServerOptions {
             requests_per_second: 1000,
             uploads: UploadOptions::default(),
             transcode: TranscodeOptions::default(),
+            scan: ScanOptions::default(),
         }
     }
 }
@@ -101,6 +105,7 @@ impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
         let uploads = Uploads::new(&options.uploads, &shop);
         let bench = Bench::new(options.transcode);
+        let scans = Scans::new(options.scan);
         let stopping = CancellationToken::new();
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone(), options.keep_history);
         let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
@@ -115,6 +120,7 @@ impl App {
             pace,
             uploads,
             bench,
+            scans,
             stopping,
             hub,
             shelves: Shelves::new(),

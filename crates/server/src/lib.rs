@@ -37,6 +37,7 @@ mod sessions;
 mod token;
 mod traces;
 
+pub use api::scan::ScanOptions;
 pub use api::transcode::TranscodeOptions;
 pub use api::uploads::UploadOptions;
 pub use api::{openapi, router};

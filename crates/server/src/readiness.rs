@@ -1,4 +1,4 @@
-//! Whether this process can work: database, store, scratch, programs.
+//! Whether this process can work: database, store, scratch, programs, and the virus scanner where it cannot do without.
 //!
 //! A look is bounded in time and remembered for a moment, and only one is under way at once: asking often costs nothing.
 //! What exactly went wrong is for the log, not for whoever may ask.
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use telecine_media::Program;
-use telecine_pipeline::Workshop;
+use telecine_pipeline::{ScanPolicy, Workshop};
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
 
@@ -23,7 +23,7 @@ const PROBE_KEY: &str = "health/probe";
 /// How one part fares.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Check {
-    /// `database`, `store`, `scratch` or `tools`.
+    /// `database`, `store`, `scratch`, `tools` or `clamd`.
     pub(crate) name: &'static str,
     pub(crate) ok: bool,
     /// What is wrong, in a few words.
@@ -64,9 +64,10 @@ impl Readiness {
         }
         let known_store = last.as_ref().map(|look| look.store.clone());
         let known_store = known_store.filter(|(at, check)| check.ok && at.elapsed() < STORE_REMEMBERED);
-        let (database, store, scratch) =
-            tokio::join!(self.database(), self.store_unless(known_store), self.scratch());
-        let checks = vec![database, store.1.clone(), scratch, self.tools()];
+        let (database, store, scratch, clamd) =
+            tokio::join!(self.database(), self.store_unless(known_store), self.scratch(), self.clamd());
+        let mut checks = vec![database, store.1.clone(), scratch, self.tools()];
+        checks.extend(clamd);
         *last = Some(Look { at: Instant::now(), checks: checks.clone(), store });
         checks
     }
@@ -136,6 +137,22 @@ impl Readiness {
         })
         .await;
         Check { free_bytes, ..check }
+    }
+
+    /// Of interest where inputs are not read without it.
+    async fn clamd(&self) -> Option<Check> {
+        let scanning = &self.shop.scanning;
+        let clamd = scanning.clamd.as_ref().filter(|_| scanning.scan == ScanPolicy::Required)?;
+        let check = timed("clamd", async {
+            match clamd.ping().await {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    tracing::warn!(%error, "not ready: the virus scanner");
+                    Err("the virus scanner does not answer")
+                }
+            }
+        });
+        Some(check.await)
     }
 
     /// They were looked for when the process began.

@@ -14,7 +14,7 @@ const SIGNATURE: &str = "Eicar-Test-Signature";
 /// What clamd calls it: signatures that are not its maker's get a suffix.
 pub(crate) const FOUND: &str = "Eicar-Test-Signature.UNOFFICIAL";
 /// What clamd takes and looks at, in mebibytes.
-pub(crate) const STREAM_MB: u64 = 4;
+pub(crate) const STREAM_MB: u64 = 1;
 
 /// The file that every scanner knows and that harms nobody. In two halves, or scanners would find this file.
 pub(crate) fn eicar() -> Vec<u8> {

@@ -204,9 +204,9 @@ async fn an_optional_scan_is_done_without() {
 
 /// Not sent at all; refused by clamd while it is sent; taken by clamd and not looked at.
 async fn unscanned_under_each_policy() {
-    let (plain, telling) = (ClamdServer::start(), ClamdServer::with("MaxFileSize 1M\nAlertExceedsMax yes"));
-    let large = noise(STREAM_MB + 1);
-    let medium = noise(2);
+    let (plain, telling) = (ClamdServer::start(), ClamdServer::with("MaxFileSize 100K\nAlertExceedsMax yes"));
+    let large = noise((STREAM_MB << 20) + 1);
+    let medium = noise(200 << 10);
     let cases = [
         (Clamd { max_bytes: 1_000, ..plain.by_unix() }, picture()),
         (Clamd { max_bytes: 64 << 20, ..plain.by_unix() }, large.clone()),
@@ -231,14 +231,14 @@ async fn unscanned_under_each_policy() {
     }
 }
 
-/// A picture of at least so many mebibytes.
-fn noise(megabytes: u64) -> Vec<u8> {
+/// A picture of at least so many bytes.
+fn noise(bytes: u64) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("noise.png");
-    let source = format!("color=gray:size=1024x{},noise=alls=100:allf=t,format=rgb24", 512 * megabytes);
+    let source = format!("color=gray:size=1024x{},noise=alls=100:allf=t,format=rgb24", bytes / 2_048 + 1);
     clips::ffmpeg(&["-f", "lavfi", "-i", &source, "-frames:v", "1", "-compression_level", "0"], &file);
     let picture = std::fs::read(file).unwrap();
-    assert!(picture.len() as u64 > megabytes << 20, "{}", picture.len());
+    assert!(picture.len() as u64 > bytes, "{}", picture.len());
     picture
 }
 
