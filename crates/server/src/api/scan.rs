@@ -105,7 +105,8 @@ async fn scan(
         return Err(Problem::new(Code::ScanUnavailable, detail).retry_after(Duration::from_secs(60)));
     };
     let _slot = app.scans.slots.try_acquire().map_err(|_| {
-        Problem::new(Code::Busy, "all slots for scans are taken; try again").retry_after(Duration::from_secs(1))
+        Problem::new(Code::Busy, "all slots for scans are taken; try again")
+            .retry_after(Duration::from_secs(1))
     })?;
     let scanning = async {
         let mut sent = Sent(clamd.begin(None).await.map_err(unavailable)?);
@@ -120,7 +121,8 @@ async fn scan(
         }
     };
     let scanned = tokio::time::timeout(clamd.within + GRACE, Box::pin(scanning)).await;
-    let scanned = scanned.unwrap_or_else(|_| Err(Problem::new(Code::Timeout, "the file did not come in time")))?;
+    let scanned =
+        scanned.unwrap_or_else(|_| Err(Problem::new(Code::Timeout, "the file did not come in time")))?;
     Ok(Json(scanned.into()))
 }
 
@@ -143,7 +145,8 @@ impl Destination for Sent<'_> {
 /// Where the scanner is, is nobody's business.
 fn unavailable(error: NoVerdict) -> Problem {
     tracing::warn!(%error, "a file could not be scanned");
-    Problem::new(Code::ScanUnavailable, "the scanner does not answer; try again").retry_after(Duration::from_secs(5))
+    Problem::new(Code::ScanUnavailable, "the scanner does not answer; try again")
+        .retry_after(Duration::from_secs(5))
 }
 
 impl From<Scanned> for ScanDocument {

@@ -36,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(super) async fn run(flags: &RunFlags, config: &Config, output: &Output) -> Result<Answer> {
     // Before anything is started, so that no signal finds the process without a handler.
     let mut signals = Signals::listen()?;
-    let recipe = recipes::chosen(&flags.work.recipe, &flags.work.set, config)?;
+    let recipe = recipes::to_run(&flags.work.recipe, &flags.work.set, config)?;
     let files = all_fit(&flags.files).await?;
     let folders = files.iter().filter_map(|file| file.path.parent()).map(Path::to_owned).collect();
     let mut batch =

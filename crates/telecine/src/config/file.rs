@@ -66,6 +66,9 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::MetricsListen
             | Key::MetricsPublic
             | Key::OtlpEndpoint
+            | Key::Clamd
+            | Key::Scan
+            | Key::Unscanned
             | Key::Webhooks,
             DeValue::String(text),
         ) => Some(text.to_string()),
@@ -115,6 +118,11 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::TranscodeSlots
             | Key::MaxTranscodeMb
             | Key::TranscodeTimeoutMs
+            | Key::ClamdMaxMb
+            | Key::ClamdTimeoutMs
+            | Key::KeepQuarantineDays
+            | Key::ScanSlots
+            | Key::MaxScanMb
             | Key::ToolMemoryMb,
             value,
         ) => integer(value),
@@ -123,6 +131,7 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
         (Key::Listen | Key::TrustLoopback | Key::PublicUrl | Key::CorsOrigins, _) => None,
         (Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox | Key::Recipes, _) => None,
         (Key::MetricsListen | Key::MetricsPublic | Key::OtlpEndpoint | Key::Webhooks, _) => None,
+        (Key::Clamd | Key::Scan | Key::Unscanned, _) => None,
     }
 }
 
@@ -152,6 +161,9 @@ fn expected(key: Key) -> &'static str {
         Key::CorsOrigins => "a list of texts such as [\"https://app.example\"]",
         Key::Sandbox | Key::AllowPrivateUrls | Key::TrustLoopback | Key::MetricsPublic => "true or false",
         Key::Recipes => "a text: the folder of your own recipes",
+        Key::Clamd => "a text such as \"unix:/run/clamav/clamd.ctl\" or \"tcp:127.0.0.1:3310\"",
+        Key::Scan => "\"required\", \"optional\" or \"off\"",
+        Key::Unscanned => "\"refuse\" or \"allow\"",
         Key::Webhooks => "tables such as [[webhooks]] with texts for url and secret",
         Key::Kinds => "a list of texts such as [\"pause\"]",
         Key::Slots => "a table such as { cpu = 2, net = 8 } or a text such as \"cpu=2,net=8\"",
@@ -179,6 +191,11 @@ fn expected(key: Key) -> &'static str {
         | Key::TranscodeSlots
         | Key::MaxTranscodeMb
         | Key::TranscodeTimeoutMs
+        | Key::ClamdMaxMb
+        | Key::ClamdTimeoutMs
+        | Key::KeepQuarantineDays
+        | Key::ScanSlots
+        | Key::MaxScanMb
         | Key::ToolMemoryMb => "a whole number",
     }
 }
