@@ -9,6 +9,7 @@ use telecine_queue::Queue;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::scan::{ScanOptions, Scans};
 use crate::api::transcode::{Bench, TranscodeOptions};
 use crate::api::uploads::{UploadOptions, Uploads};
 use crate::api::{Looks, PLAYBACK_SECRET, Shelves};
@@ -33,6 +34,7 @@ pub struct App {
     pub(crate) shares: Shares,
     pub(crate) uploads: Uploads,
     pub(crate) bench: Bench,
+    pub(crate) scans: Scans,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
     /// Tells streams of events what happens.
@@ -81,6 +83,7 @@ pub struct ServerOptions {
     pub transcode: TranscodeOptions,
     /// The brokers that this process needs, if any.
     pub kafka: Option<Broker>,
+    pub scan: ScanOptions,
 }
 
 impl Default for ServerOptions {
@@ -102,6 +105,7 @@ impl Default for ServerOptions {
             uploads: UploadOptions::default(),
             transcode: TranscodeOptions::default(),
             kafka: None,
+            scan: ScanOptions::default(),
         }
     }
 }
@@ -110,6 +114,7 @@ impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
         let uploads = Uploads::new(&options.uploads, &shop);
         let bench = Bench::new(options.transcode);
+        let scans = Scans::new(options.scan);
         let stopping = CancellationToken::new();
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone(), options.keep_history);
         let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
@@ -126,6 +131,7 @@ impl App {
             shares,
             uploads,
             bench,
+            scans,
             stopping,
             hub,
             shelves: Shelves::new(),

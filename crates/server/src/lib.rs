@@ -39,6 +39,7 @@ mod token;
 mod traces;
 mod turns;
 
+pub use api::scan::ScanOptions;
 pub use api::transcode::TranscodeOptions;
 pub use api::uploads::UploadOptions;
 pub use api::{openapi, router};

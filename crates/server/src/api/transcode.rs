@@ -265,6 +265,9 @@ fn failed(error: &Failed) -> Problem {
             Problem::new(Code::StorageFull, "there is no room for the work at the moment; try again later")
         }
         "timeout" | "stalled" => timed_out(),
+        "scan_unavailable" => {
+            Problem::new(Code::ScanUnavailable, &error.message).retry_after(Duration::from_secs(5))
+        }
         "io_failed"
         | "killed"
         | "poison"
