@@ -133,6 +133,9 @@ async fn a_run_is_watched_to_its_end() {
 
     assert_eq!(names(&told)[..2], ["run.created", "run.started"]);
     assert_eq!(names(&told).last(), Some(&"run.succeeded"));
+    let ready = told.iter().find(|frame| frame.event == "output.ready").unwrap();
+    assert_eq!(ready.data["details"]["name"], "poster");
+    assert_eq!(ready.data["run"]["outputs"][0]["status"], "ready");
     for (frame, seq) in told.iter().zip(1_u64..) {
         assert_eq!(frame.id, Some(seq.to_string()));
         assert_eq!((&frame.data["seq"], &frame.data["run_id"]), (&json!(seq), &run["id"]));
