@@ -844,6 +844,56 @@ mod tests {
     }
 
     #[test]
+    fn kafka_is_a_table_of_the_file_or_variables() {
+        let file = "[kafka]\nbrokers = [\"a:9092\", \"b:9092\"]\nformat = \"optimize\"\nbatch = 20\ncreate_topics = true\n\
+                    [kafka.properties]\n\"security.protocol\" = \"SASL_SSL\"\n\"session.timeout.ms\" = 6000";
+        let variables = [
+            ("TELECINE_KAFKA_BROKERS", "a:9092, b:9092"),
+            ("TELECINE_KAFKA_FORMAT", "optimize"),
+            ("TELECINE_KAFKA_BATCH", "20"),
+            ("TELECINE_KAFKA_CREATE_TOPICS", "on"),
+            (
+                "TELECINE_KAFKA_PROPERTIES",
+                r#"{"security.protocol": "SASL_SSL", "session.timeout.ms": "6000"}"#,
+            ),
+        ];
+
+        let of_file = layers(file, &[], &[]).expect("valid").kafka.expect("configured");
+        let of_variables = layers("", &variables, &[]).expect("valid").kafka.expect("configured");
+        let with_password = layers(file, &[("TELECINE_KAFKA_PASSWORD", "hush")], &[]).expect("valid");
+
+        assert_eq!(of_file, of_variables);
+        assert_eq!(of_file.brokers, "a:9092,b:9092");
+        assert_eq!(of_file.properties["session.timeout.ms"], "6000");
+        assert_eq!(with_password.kafka.expect("configured").properties["sasl.password"], "hush");
+        let by_default = layers("[kafka]\nbrokers = \"a\"", &[], &[]).expect("valid").kafka;
+        assert_eq!(by_default, Some(KafkaOptions::new("a")), "what the library does by itself");
+        assert_eq!(layers("", &[], &[]).expect("valid").kafka, None);
+    }
+
+    #[test]
+    fn a_wrong_value_of_kafka_is_refused_and_no_secret_repeated() {
+        for (lines, expected) in [
+            ("group = \"x\"", "kafka_brokers is not"),
+            ("brokers = \"kafka://a\"", "broker-1:9092"),
+            ("brokers = \"a\"\nbroker = \"b\"", "did you mean `kafka_brokers`?"),
+            ("brokers = \"a\"\nformat = \"xml\"", "telecine or optimize"),
+            ("brokers = \"a\"\nresults = \"some\"", "all or kafka"),
+            ("brokers = \"a\"\nrequest_topic = \"a b\"", "kafka_request_topic"),
+            ("brokers = \"a\"\nrequest_topic = \"optimize-response\"", "the same topic"),
+            ("brokers = \"a\"\nmax_backlog = 0", "kafka_max_backlog"),
+            ("brokers = \"a\"\n[kafka.properties]\n\"enable.idempotence\" = \"hush\"", "enable.idempotence"),
+            ("brokers = \"a\"\n[kafka.properties]\n\"sasl.password\" = [\"hush\"]", "kafka_properties"),
+        ] {
+            let refusal = refusal(layers(&format!("[kafka]\n{lines}"), &[], &[]));
+            assert!(refusal.contains(expected) && refusal.contains("telecine.toml:"), "{lines}: {refusal}");
+            assert!(!refusal.contains("hush"), "{refusal}");
+        }
+        let shown = without_values(r#"{"security.protocol": "SASL_SSL", "ssl.key.password": "hush"}"#);
+        assert_eq!(shown, "security.protocol=SASL_SSL, ssl.key.password=***");
+    }
+
+    #[test]
     fn log_takes_a_format_and_a_filter() {
         let log = |text: &str| layers(&format!("log = {text:?}"), &[], &[]).expect("valid").log;
 
