@@ -14,6 +14,7 @@ mod mp4;
 mod package;
 mod pictures;
 mod playable;
+mod publish;
 mod remux;
 pub(crate) mod sweep;
 
@@ -33,7 +34,9 @@ use crate::blobs::hash_file;
 use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::keys;
 use crate::log::ToolRuns;
-use crate::records::{INPUT, InputRecord, RunRecord, SourceAt, StoredFile, pages_of, read};
+use crate::records::{
+    INPUT, InputRecord, OUTPUT_READY, OutputRecord, RunRecord, SourceAt, StoredFile, pages_of, read,
+};
 use crate::scratch::JobFolder;
 use crate::source::Source;
 use crate::submission::RunMeta;
@@ -42,6 +45,7 @@ use crate::workshop::Workshop;
 pub(crate) use encode_range::RangePayload;
 pub use exec::NoProgram;
 pub(crate) use exec::find_program;
+pub(crate) use image::variant_of;
 pub use sweep::schedule_sweeps;
 pub(crate) use sweep::sign_in;
 
@@ -56,11 +60,12 @@ pub(crate) const PICTURES: &str = "pictures";
 pub(crate) const IMAGE: &str = "image";
 pub(crate) const AUDIO: &str = "audio";
 pub(crate) const EXEC: &str = "exec";
+pub(crate) const PUBLISH: &str = "publish";
 pub(crate) const CONCLUDE: &str = "conclude";
 pub(crate) const SWEEP: &str = "sweep";
 
 /// Every kind, with the lane its jobs belong in.
-pub const LANES: [(&str, &str); 13] = [
+pub const LANES: [(&str, &str); 14] = [
     (INGEST, "io"),
     (ENCODE_RANGE, "cpu"),
     (ENCODE_AUDIO, "cpu"),
@@ -72,6 +77,8 @@ pub const LANES: [(&str, &str); 13] = [
     (IMAGE, "cpu"),
     (AUDIO, "cpu"),
     (EXEC, "cpu"),
+    // Stopped before its worker's lease ends: no fence guards the keys of others.
+    (PUBLISH, "net"),
     (CONCLUDE, "io"),
     (SWEEP, "io"),
 ];
@@ -90,6 +97,7 @@ pub fn all(shop: &Arc<Workshop>) -> Kinds {
         .with(shop.kind(IMAGE, image::Image))
         .with(shop.kind(AUDIO, audio::Audio))
         .with(shop.kind(EXEC, exec::Exec))
+        .with(shop.kind(PUBLISH, publish::Publish))
         .with(shop.kind(CONCLUDE, conclude::Conclude))
         .with(sweep::Sweep(Arc::clone(shop)))
 }
@@ -145,6 +153,16 @@ impl Attempt<'_> {
     /// Leaves a record, at once and under the fence of this job.
     pub(crate) fn leave<T: RunRecord>(&self, key: impl Into<String>, document: &T) {
         pages_of(key, document).into_iter().for_each(|page| self.context.record(page));
+    }
+
+    /// Leaves the record of an output, with which the run tells that it is ready.
+    pub(crate) fn leave_output(&self, key: impl Into<String>, output: &OutputRecord) {
+        let mut pages = pages_of(key, output);
+        // The one that names the others: with it the output is there.
+        if let Some(head) = pages.pop() {
+            pages.push(head.telling(OUTPUT_READY, output.told()));
+        }
+        pages.into_iter().for_each(|page| self.context.record(page));
     }
 
     /// What the run was submitted with.

@@ -9,6 +9,7 @@ mod pull;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::blobs::{BlobMeta, Fetched, StoreError, hash_file};
 use crate::failure::{Attempted, Failed, scratch_failed};
@@ -61,7 +62,8 @@ pub(crate) async fn check_input(shop: &Workshop, tenant: &str, input: &Input) ->
         Input::Url(address) => pull::check(address, pull_rules(shop)),
         Input::S3(address) => require_allowed_bucket(shop, address).map(drop),
         Input::Upload(id) => {
-            let (_, upload) = completed_upload(shop, tenant, id).await?;
+            let (key, upload) = completed_upload(shop, tenant, id).await?;
+            require_unexpired(shop, id, &key).await?;
             Ok(shop.limits.check_file_bytes(upload.bytes)?)
         }
     }
@@ -226,6 +228,20 @@ async fn completed_upload(shop: &Workshop, tenant: &str, id: &str) -> Attempted<
     let said = serde_json::from_slice(&said)
         .map_err(|error| Failed::unexpected(format!("{sidecar} is not as known: {error}")))?;
     Ok((upload, said))
+}
+
+/// A sweep spares what an accepted run names; so nothing is accepted that a sweep may just be removing.
+async fn require_unexpired(shop: &Workshop, id: &str, key: &str) -> Attempted<()> {
+    let completed_at = shop.blobs.head(&keys::sidecar_of(key)).await?.map(|sidecar| sidecar.modified_at);
+    let is_young = |at: SystemTime| at.elapsed().map_or(true, |age| age <= shop.keep_uploads);
+    match completed_at.is_some_and(is_young) {
+        true => Ok(()),
+        false => Err(Failed::for_good(
+            "input_not_found",
+            format!("the upload {id} has expired"),
+            "upload the file again",
+        )),
+    }
 }
 
 /// Makes what was fetched a blob of the run.

@@ -28,6 +28,8 @@ pub struct Submission {
     pub fresh: bool,
     /// Given back as it is.
     pub metadata: Value,
+    /// Where its outputs are published when they are made: a prefix such as `u42/{media}/m7`.
+    pub publish_to: Option<String>,
     /// Who is to be told how it goes on, beside those who hear of every run.
     pub webhook: Option<RunWebhook>,
     /// The span that it was asked for in, as W3C writes it.
@@ -56,6 +58,8 @@ pub struct RunMeta {
     pub priority: u8,
     pub fresh: bool,
     pub metadata: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publish_to: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<RunWebhook>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,6 +92,7 @@ impl Submission {
             idempotency_key: None,
             fresh: false,
             metadata: Value::Null,
+            publish_to: None,
             webhook: None,
             traceparent: None,
             keyed_by: None,
@@ -103,6 +108,7 @@ impl Submission {
             priority: self.priority,
             fresh: self.fresh,
             metadata: self.metadata,
+            publish_to: self.publish_to,
             webhook: self.webhook,
             traceparent: self.traceparent,
         };

@@ -65,7 +65,7 @@ pub use backoff::Backoff;
 pub use claim::{Attempt, AttemptOutcome, Claim, Finish, Outcome, Settled};
 pub use entry::{Entry, NewEntry};
 pub use error::{QueueError, Result};
-pub use event::{Delivered, Event, OutboxDepth, Parcel, Undelivered};
+pub use event::{Delivered, Event, NewEvent, OutboxDepth, Parcel, Undelivered};
 pub use feed::{Fed, FedEvent, FeedCursor};
 pub use graph::{Edge, Need, Needed, NewRecord, OnFailed, Record, Spawn};
 pub use job::{Fence, Job, JobError, JobId, JobState, MAX_JSON_BYTES, NewJob};

@@ -363,7 +363,7 @@ impl Queue for SqliteQueue {
     async fn tell(&self, run: &RunId, name: &str, body: Value) -> Result<Option<u64>> {
         check_told(name, &body)?;
         let (run, name) = (run.clone(), name.to_owned());
-        self.writer.write(move |tx| events::tell(tx, &run, &name, &body)).await
+        self.writer.write(move |tx| events::tell(tx, run.as_str(), &name, &body)).await
     }
 
     async fn add_sink(&self, name: &str) -> Result<bool> {

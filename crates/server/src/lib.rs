@@ -34,8 +34,10 @@ mod readiness;
 mod remote;
 mod secret;
 mod sessions;
+mod share;
 mod token;
 mod traces;
+mod turns;
 
 pub use api::transcode::TranscodeOptions;
 pub use api::uploads::UploadOptions;

@@ -183,6 +183,9 @@ pub(crate) struct RunFlags {
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) work: WorkFlags,
+    /// Publish the outputs of one file under this prefix of keys, such as u42/{media}/m7
+    #[arg(long, value_name = "PREFIX", value_parser = publish_prefix)]
+    pub(crate) publish_to: Option<String>,
     /// Make everything anew, though it was made before
     #[arg(long)]
     pub(crate) fresh: bool,
@@ -295,6 +298,9 @@ pub(crate) struct SubmitFlags {
     /// Given back with the run as it is
     #[arg(long, value_name = "JSON", value_parser = json)]
     pub(crate) metadata: Option<Value>,
+    /// Publish the outputs under this prefix of keys, such as u42/{media}/m7; see `publish` in the configuration
+    #[arg(long, value_name = "PREFIX", value_parser = publish_prefix)]
+    pub(crate) publish_to: Option<String>,
     /// Make everything anew, though the same was made before
     #[arg(long)]
     pub(crate) fresh: bool,
@@ -622,6 +628,10 @@ impl WorkerFlags {
         layer.flag(Key::Kinds, "--kinds", self.kinds.as_ref());
         layer.flag(Key::Name, "--name", self.name.as_ref());
     }
+}
+
+fn publish_prefix(text: &str) -> Result<String, &'static str> {
+    telecine_pipeline::prefix_fault(text).map_or_else(|| Ok(text.to_owned()), Err)
 }
 
 fn json(text: &str) -> Result<Value, String> {

@@ -35,6 +35,7 @@ pub(crate) const FILE: &str = "telecine.toml";
 pub(crate) enum Key {
     Database,
     Store,
+    Publish,
     Scratch,
     InputFolders,
     InputBuckets,
@@ -83,9 +84,10 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 47] = [
+    pub(crate) const ALL: [Self; 48] = [
         Self::Database,
         Self::Store,
+        Self::Publish,
         Self::Scratch,
         Self::InputFolders,
         Self::InputBuckets,
@@ -137,6 +139,7 @@ impl Key {
         match self {
             Self::Database => "database",
             Self::Store => "store",
+            Self::Publish => "publish",
             Self::Scratch => "scratch",
             Self::InputFolders => "input_folders",
             Self::InputBuckets => "input_buckets",
@@ -223,6 +226,8 @@ impl Key {
             Self::MetricsPublic => Some("off"),
             // What these default to depends on the machine and on other keys; see `meaning`.
             Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback | Self::Uploads => None,
+            // Below `_published/` of the store.
+            Self::Publish => None,
             // As large as an input may be.
             Self::MaxUploadMb => None,
             Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name | Self::Recipes => None,
@@ -316,6 +321,8 @@ pub(crate) struct Config {
     pub(crate) database: String,
     /// A folder or `s3://BUCKET/PREFIX`.
     pub(crate) store: String,
+    /// Where outputs go whose callers chose their keys; `None` is a part of the store.
+    pub(crate) publish: Option<String>,
     pub(crate) scratch: PathBuf,
     /// Folders whose files may be named as inputs.
     pub(crate) input_folders: Vec<PathBuf>,

@@ -7,7 +7,7 @@ use telecine_queue::{JobFilter, Page, Spawn};
 use super::{Attempt, Work, sign_in};
 use crate::cache::{borrow, work_of};
 use crate::failure::{Attempted, Failed};
-use crate::graph::Graph;
+use crate::graph::{Graph, publish};
 use crate::planned::{Planned, examine};
 use crate::records::{INPUT, InputRecord, PlanRecord};
 use crate::source::take;
@@ -26,6 +26,9 @@ impl Work for Ingest {
         if !meta.fresh && meta.recipe.is_repeatable() {
             let work = work_of(attempt, &input, &meta.recipe).await?;
             if let Some(owner) = borrow(attempt, &work).await? {
+                if meta.publish_to.is_some() {
+                    attempt.context.spawn(Spawn::jobs([publish(attempt.job.priority)]));
+                }
                 return Ok(json!({ "sha256": input.sha256, "bytes": input.bytes, "borrowed_from": owner }));
             }
         }
@@ -41,6 +44,7 @@ impl Work for Ingest {
             probe: input.probe.as_ref(),
             source_bytes: input.bytes,
             store_is_remote: attempt.shop.store_is_remote(&input),
+            publishes: meta.publish_to.is_some(),
         };
         let jobs = graph.jobs();
         let answer = json!({ "sha256": input.sha256, "bytes": input.bytes, "jobs": jobs.len() });

@@ -14,9 +14,11 @@ mod film;
 mod graph;
 mod http_server;
 mod kinds;
+mod optimize;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
+mod published;
 mod recipe;
 mod reconcile;
 mod s3;
@@ -47,6 +49,8 @@ fn main() -> ExitCode {
     let trials = [
         film::trials(),
         kinds::trials(),
+        optimize::trials(),
+        published::trials(),
         cache::trials(),
         sweep::trials(),
         document::trials(),

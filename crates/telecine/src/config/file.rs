@@ -47,6 +47,7 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
         (
             Key::Database
             | Key::Store
+            | Key::Publish
             | Key::Scratch
             | Key::Uploads
             | Key::InputFolders
@@ -118,7 +119,9 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::ToolMemoryMb,
             value,
         ) => integer(value),
-        (Key::Database | Key::Store | Key::Scratch | Key::Uploads | Key::InputFolders, _) => None,
+        (Key::Database | Key::Store | Key::Publish | Key::Scratch | Key::Uploads | Key::InputFolders, _) => {
+            None
+        }
         (Key::InputBuckets | Key::AllowPrivateUrls | Key::MaxVideoSize, _) => None,
         (Key::Listen | Key::TrustLoopback | Key::PublicUrl | Key::CorsOrigins, _) => None,
         (Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox | Key::Recipes, _) => None,
@@ -136,6 +139,7 @@ fn integer(value: &DeValue<'_>) -> Option<String> {
 fn expected(key: Key) -> &'static str {
     match key {
         Key::Database => "a text such as \"sqlite:telecine.db\"",
+        Key::Publish => "a text such as \"/srv/www/media\" or \"s3://bucket/prefix\"",
         Key::Store => "a text such as \"/var/lib/telecine/store\" or \"s3://bucket/prefix\"",
         Key::Scratch => "a text such as \"/var/tmp/telecine\"",
         Key::Uploads => "a text such as \"/var/lib/telecine/uploads\"",

@@ -35,6 +35,7 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
     let config = Config {
         database: reader.required(Key::Database, database)?,
         store: reader.required(Key::Store, store)?,
+        publish: reader.optional(Key::Publish, store)?,
         scratch: reader.required(Key::Scratch, folder)?,
         input_folders: reader.optional(Key::InputFolders, folders)?.unwrap_or_default(),
         intake: Intake::of(&reader)?,

@@ -11,6 +11,7 @@ mod demo;
 mod deploy;
 mod drain;
 mod intake;
+mod killed;
 mod media;
 mod observability;
 mod plan;

@@ -183,6 +183,26 @@ fn a_second_signal_does_not_wait_for_requests() {
 }
 
 #[test]
+fn a_request_that_outlasts_the_drain_is_cut_off_and_the_end_is_clean() {
+    for command in ["serve", "up"] {
+        let place = Place::new();
+        place.write("telecine.toml", "drain_ms = 1500");
+        let serving = Serving::start(&place, &[command]);
+        let mut halfway = TcpStream::connect(&serving.address).expect("somebody listens");
+        let head = "POST /v1/session HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                    content-length: 100\r\nexpect: 100-continue\r\n\r\n";
+        halfway.write_all(head.as_bytes()).expect("a request can begin");
+        halfway.read_exact(&mut [0; 25]).expect("it is invited to go on");
+
+        serving.signal(Signal::TERM);
+        let (code, talk) = serving.ends();
+
+        assert_eq!(code, Some(0), "{command}: {talk}");
+        assert!(talk.contains("cut off"), "{command}: {talk}");
+    }
+}
+
+#[test]
 fn a_key_is_shown_once_lets_in_and_is_revoked() {
     let place = Place::new();
     place.write("telecine.toml", "trust_loopback = false");
