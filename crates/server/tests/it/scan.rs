@@ -1,5 +1,7 @@
 //! `POST /v1/scan`, and what else of the API a virus scanner has a say in, with a real clamd.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
@@ -94,21 +96,33 @@ async fn a_scanner_that_is_away_is_said_to_be() {
 }
 
 /// Says nothing to whoever comes, for as long as it lives.
-async fn stalling() -> (ClamdAddress, tokio::task::JoinHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = ClamdAddress::Tcp(listener.local_addr().unwrap().to_string());
-    let held = tokio::spawn(async move {
-        let mut held = Vec::new();
-        while let Ok((stream, _)) = listener.accept().await {
-            held.push(stream);
-        }
-    });
-    (address, held)
+struct Stalling {
+    address: ClamdAddress,
+    visitors: Arc<AtomicUsize>,
+    taking: tokio::task::JoinHandle<()>,
+}
+
+impl Stalling {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = ClamdAddress::Tcp(listener.local_addr().unwrap().to_string());
+        let visitors = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&visitors);
+        let taking = tokio::spawn(async move {
+            let mut held = Vec::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                held.push(stream);
+                counted.store(held.len(), Ordering::SeqCst);
+            }
+        });
+        Self { address, visitors, taking }
+    }
 }
 
 async fn slots_sizes_and_times_are_bounded() {
-    let (address, silent) = stalling().await;
-    let served = scanned_by(Clamd { within: Duration::from_secs(3), ..clamd(address) }).await;
+    let silent = Stalling::start().await;
+    let clamd = Clamd { within: Duration::from_secs(3), ..clamd(silent.address.clone()) };
+    let served = scanned_by(clamd).await;
     let began = Instant::now();
 
     // Two wait for a scanner that says nothing, a third finds no slot.
@@ -167,8 +181,8 @@ async fn ready_with_its_scanner() {
     assert_eq!(down["errors"][0]["path"], "clamd", "{down}");
     served.stop().await;
 
-    let (address, silent) = stalling().await;
-    let served = scanned_by(clamd(address)).await;
+    let silent = Stalling::start().await;
+    let served = scanned_by(clamd(silent.address.clone())).await;
     let began = Instant::now();
     let stalled = problem(served.get("/health/ready").send().await.unwrap()).await;
     assert_eq!(stalled["errors"][0]["path"], "clamd");
