@@ -71,9 +71,9 @@ impl<T: AsyncRead + AsyncWrite + Send> Wire for T {}
 type Connection = Pin<Box<dyn Wire>>;
 
 impl Clamd {
-    /// With the bounds that clamd has by default.
+    /// With bounds that every usual configuration of clamd keeps.
     pub fn at(address: ClamdAddress) -> Self {
-        Self { address, max_bytes: 100 << 20, within: Duration::from_mins(3) }
+        Self { address, max_bytes: 25 << 20, within: Duration::from_mins(3) }
     }
 
     /// Whether it answers.
