@@ -187,7 +187,7 @@ async fn an_infected_upload_makes_no_run() {
     let served = scanned_by(server.by_unix()).await;
     let uploaded = served.post("/v1/uploads").header("Content-Type", "image/png").body(eicar());
     let uploaded = body(uploaded.send().await.unwrap()).await;
-    let wanted = json!({ "recipe": "image", "input": uploaded["input"] });
+    let wanted = json!({ "recipe": "image", "input": { "upload": uploaded["id"] } });
 
     let run = create(&served, &wanted).await;
     let run = ended(&served, &run).await;
