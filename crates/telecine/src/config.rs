@@ -283,8 +283,8 @@ impl Key {
             Self::MaxVideoSize => Some("8192x4320"),
             Self::MaxVideoFps => Some("240"),
             Self::MaxImagePixels => Some("100000000"),
-            // As much as clamd takes and looks at unless it is told otherwise (its StreamMaxLength and MaxFileSize).
-            Self::ClamdMaxMb => Some("100"),
+            // What clamd looks at (its MaxFileSize) as Debian configures it; by itself it is 100. Of more it says OK unseen.
+            Self::ClamdMaxMb => Some("25"),
             Self::ClamdTimeoutMs => Some("180000"),
             Self::Unscanned => Some("refuse"),
             Self::KeepQuarantineDays => Some("30"),

@@ -24,7 +24,7 @@ use crate::figures;
 /// A daemon that is there takes a connection at once.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// An answer is one line with the name of a signature.
-const ANSWER_BYTES: u64 = 4 << 10;
+const ANSWER_BYTES: usize = 4 << 10;
 /// Names that clamd gives to what it did not look into, where it is told to say so (`AlertExceedsMax`, `AlertEncrypted`).
 const NOT_LOOKED_INTO: [&str; 2] = ["Heuristics.Limits.Exceeded", "Heuristics.Encrypted"];
 
@@ -71,9 +71,9 @@ impl<T: AsyncRead + AsyncWrite + Send> Wire for T {}
 type Connection = Pin<Box<dyn Wire>>;
 
 impl Clamd {
-    /// With the bounds that clamd has by default.
+    /// With bounds that every usual configuration of clamd keeps.
     pub fn at(address: ClamdAddress) -> Self {
-        Self { address, max_bytes: 100 << 20, within: Duration::from_mins(3) }
+        Self { address, max_bytes: 25 << 20, within: Duration::from_mins(3) }
     }
 
     /// Whether it answers.
@@ -234,13 +234,19 @@ impl Sending<'_> {
     }
 }
 
-/// One answer, up to its NUL. None at all is an error: whoever hangs up without a word has said nothing.
+/// One answer, up to its NUL. What ends before it is an error: whoever hangs up in the middle has said nothing.
 async fn answer(connection: &mut Connection) -> io::Result<String> {
     let mut said = Vec::new();
-    connection.take(ANSWER_BYTES).read_to_end(&mut said).await?;
-    let end = said.iter().position(|byte| *byte == 0).unwrap_or(said.len());
-    let said = printable(&String::from_utf8_lossy(&said[..end])).trim().to_owned();
-    if said.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(said) }
+    let end = loop {
+        if let Some(end) = said.iter().position(|byte| *byte == 0) {
+            break end;
+        }
+        // Nothing is read behind it: a daemon that hangs up on bytes that it did not take resets the connection.
+        if said.len() > ANSWER_BYTES || connection.read_buf(&mut said).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    };
+    Ok(printable(&String::from_utf8_lossy(&said[..end])).trim().to_owned())
 }
 
 /// `None` for what is no verdict.
