@@ -11,7 +11,8 @@ use telecine_queue::{Job, JobFilter, JobState, Page, Queue, QueueError, Run, Run
 
 use crate::lifetime::is_deleted;
 use crate::records::{
-    FailureRecord, InputRecord, OutputRecord, PublishedRecord, RunRecord, ScanRecord, WarningRecord, with_pages,
+    FailureRecord, InputRecord, OutputRecord, PublishedRecord, RunRecord, ScanRecord, WarningRecord,
+    with_pages,
 };
 use facts::Facts;
 

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::recipe::Step;
 use crate::records::{
-    FailureRecord, InputRecord, OutputRecord, PublishedRecord, RunRecord, ScanRecord, StoredFile, WarningRecord, parse_as,
+    FailureRecord, InputRecord, OutputRecord, PublishedRecord, RunRecord, ScanRecord, StoredFile,
+    WarningRecord, parse_as,
 };
 use crate::submission::RunMeta;
 
