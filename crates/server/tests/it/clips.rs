@@ -3,25 +3,24 @@
 use std::path::Path;
 use std::process::Command;
 
-const X264_AAC: &str = "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:a aac -b:a 96k";
-
 /// So many seconds of 320x180 at 25 frames a second with a tone.
 pub(crate) fn film(seconds: u32, path: &Path) {
     let picture = format!("testsrc2=size=320x180:rate=25:duration={seconds}");
     let sound = format!("sine=frequency=440:sample_rate=48000:duration={seconds}");
-    ffmpeg(&["-f", "lavfi", "-i", &picture, "-f", "lavfi", "-i", &sound], X264_AAC, path);
-}
-
-/// A second of a tone, whatever it is called.
-pub(crate) fn sound(path: &Path) {
-    ffmpeg(&["-f", "lavfi", "-i", "sine=frequency=440:duration=1"], "-f mp3", path);
-}
-
-fn ffmpeg(inputs: &[&str], outputs: &str, path: &Path) {
     let done = Command::new("ffmpeg")
-        .args(["-v", "error", "-nostdin", "-y"])
-        .args(inputs)
-        .args(outputs.split(' '))
+        .args(["-v", "error", "-nostdin", "-y", "-f", "lavfi", "-i", &picture, "-f", "lavfi", "-i", &sound])
+        .args([
+            "-c:v",
+            "libx264",
+            "-preset",
+            "ultrafast",
+            "-pix_fmt",
+            "yuv420p",
+            "-c:a",
+            "aac",
+            "-b:a",
+            "96k",
+        ])
         .arg(path)
         .output()
         .expect("ffmpeg is installed (make setup)");

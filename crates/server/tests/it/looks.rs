@@ -144,7 +144,7 @@ async fn a_plan_tells_what_a_run_would_do() {
     assert_eq!(runs["data"], json!([]));
 
     let sound = served.file("sound.mp4");
-    clips::ffmpeg(&["-f", "lavfi", "-i", "sine=duration=1", "-c:a", "aac"], &sound);
+    clips::ffmpeg(&["-f", "lavfi", "-i", "sine=frequency=440:duration=1", "-f", "mp3"], &sound);
     let text = served.file("notes.mp4");
     std::fs::write(&text, "these are no pictures").unwrap();
     for (wrong, path, status) in [
