@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use telecine_pipeline::{Blobs, Recipes, Workshop};
-use telecine_queue::Queue;
+use telecine_queue::{Queue, QueueError};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,7 @@ use crate::problem::Problem;
 use crate::readiness::Readiness;
 use crate::remote::Remote;
 use crate::secret::Secret;
+use crate::trust::Trust;
 
 /// Shared by all requests of a process.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub struct App {
     pub(crate) recipes: Recipes,
     pub(crate) options: ServerOptions,
     pub(crate) known: Known,
+    pub(crate) trust: Trust,
     pub(crate) pace: Pace,
     pub(crate) uploads: Uploads,
     pub(crate) bench: Bench,
@@ -51,6 +53,8 @@ pub struct App {
 pub struct ServerOptions {
     /// Callers from this machine need no key.
     pub trust_loopback: bool,
+    /// That ends when the first key is made.
+    pub trust_until_first_key: bool,
     /// What others call this server by, such as `https://media.example`: for addresses in answers, and to know its own pages.
     pub public_url: Option<String>,
     /// Pages of these origins (`https://app.example`) may call from a browser, with a key.
@@ -80,6 +84,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             trust_loopback: true,
+            trust_until_first_key: false,
             public_url: None,
             cors_origins: Vec::new(),
             max_json_bytes: 256 * 1024,
@@ -107,11 +112,13 @@ impl App {
         let pace = Pace::of(options.requests_per_second);
         let readiness = Readiness::new(Arc::clone(&shop));
         let stock = Stock::new(Arc::clone(&shop.queue));
+        let trust = Trust::of(&options);
         Arc::new(Self {
             shop,
             recipes,
             options,
             known: Known::new(),
+            trust,
             pace,
             uploads,
             bench,
@@ -136,6 +143,11 @@ impl App {
 
     pub(crate) async fn playback_secret(&self) -> Result<&Secret, Problem> {
         self.playback_secret.get_or_try_init(|| Secret::shared(self.queue(), PLAYBACK_SECRET)).await
+    }
+
+    /// Whether programs on this machine need no key just now.
+    pub async fn trusts_this_machine(&self) -> Result<bool, Arc<QueueError>> {
+        self.trust.holds(self.queue()).await
     }
 
     /// How many streams of events are open.

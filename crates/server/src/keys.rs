@@ -95,6 +95,11 @@ pub async fn revoke(queue: &dyn Queue, id: &str) -> Result<Option<Key>, QueueErr
     }
 }
 
+/// Whether there was ever a key, revoked or not: who took the last one back did not mean to let everybody in.
+pub async fn was_any_made(queue: &dyn Queue) -> Result<bool, QueueError> {
+    Ok(!queue.entries(KIND, None, 1).await?.is_empty())
+}
+
 /// Whether anybody could get in by a key.
 pub(crate) async fn is_there_any(queue: &dyn Queue) -> Result<bool, QueueError> {
     Ok(list(queue).await?.iter().any(|key| key.revoked_at.is_none()))

@@ -36,6 +36,7 @@ mod secret;
 mod sessions;
 mod token;
 mod traces;
+mod trust;
 
 pub use api::transcode::TranscodeOptions;
 pub use api::uploads::UploadOptions;

@@ -113,6 +113,11 @@ impl Reader<'_> {
         }
     }
 
+    /// Nobody said anything of it.
+    pub(super) fn is_default(&self, key: Key) -> bool {
+        self.0.0.get(&key).is_none_or(|typed| matches!(typed.origin, Origin::Default))
+    }
+
     pub(super) fn origin(&self, key: Key) -> String {
         self.0.0.get(&key).map_or_else(String::new, |typed| typed.origin.to_string())
     }
