@@ -76,6 +76,9 @@ pub struct ServerOptions {
     pub keep_history: Duration,
     /// Of one key, or of one address without a key; 0 is without a bound.
     pub requests_per_second: u32,
+    /// Kinds that this deployment's own workers run beside those of the pipeline and of webhooks: nobody pushes or claims
+    /// jobs of them.
+    pub own_kinds: Vec<&'static str>,
     pub uploads: UploadOptions,
     pub transcode: TranscodeOptions,
 }
@@ -96,6 +99,7 @@ impl Default for ServerOptions {
             metrics_public: false,
             keep_history: Duration::from_hours(30 * 24),
             requests_per_second: 1000,
+            own_kinds: Vec::new(),
             uploads: UploadOptions::default(),
             transcode: TranscodeOptions::default(),
         }

@@ -95,7 +95,7 @@ async fn claim(
 ) -> Result<Response, Problem> {
     require_operator(&caller)?;
     let wait = Duration::from_millis(bounded("wait_ms", asked.wait_ms.unwrap_or(0), 0, MAX_WAIT_MS)?);
-    let wanted = wanted(asked)?;
+    let wanted = wanted(&app, asked)?;
     let secret = app.remote.secret().await?;
     let lease_ms = u64::try_from(wanted.lease.as_millis()).unwrap_or(MAX_LEASE_MS);
     let Some(job) = wait_for_one(&app, &wanted, wait).await?.and_then(Taken::send) else {
@@ -131,7 +131,7 @@ fn require_operator(caller: &Caller) -> Result<(), Problem> {
     }
 }
 
-fn wanted(asked: ClaimAsked) -> Result<Wanted, Problem> {
+fn wanted(app: &App, asked: ClaimAsked) -> Result<Wanted, Problem> {
     if asked.kinds.is_empty() || asked.kinds.len() > MAX_KINDS {
         return Err(Problem::invalid("kinds", format!("has 1 to {MAX_KINDS} names")));
     }
@@ -139,7 +139,7 @@ fn wanted(asked: ClaimAsked) -> Result<Wanted, Problem> {
     for (at, KindName(kind)) in asked.kinds.into_iter().enumerate() {
         let path = format!("kinds[{at}]");
         require_name(&path, &kind)?;
-        refuse_own_kind(&path, &kind)?;
+        refuse_own_kind(app, &path, &kind)?;
         kinds.push(kind);
     }
     let lane = asked.lane.unwrap_or_else(|| "cpu".into());

@@ -183,7 +183,7 @@ async fn push(
         caller.require(Scope::Admin)?;
     }
     let idempotency_key = idempotency_key(&headers)?;
-    let push = Push { idempotency_key, ..Push::from(new_job(asked)?).tenant(caller.tenant) };
+    let push = Push { idempotency_key, ..Push::from(new_job(&app, asked)?).tenant(caller.tenant) };
     let pushed = app.queue().push(vec![push]).await?;
     let pushed = pushed.into_iter().next();
     let id = pushed.as_ref().and_then(|pushed| pushed.jobs.first().copied());
@@ -209,9 +209,9 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     }
 }
 
-fn new_job(asked: JobAsked) -> Result<NewJob, Problem> {
+fn new_job(app: &App, asked: JobAsked) -> Result<NewJob, Problem> {
     require_name("kind", &asked.kind)?;
-    refuse_own_kind("kind", &asked.kind)?;
+    refuse_own_kind(app, "kind", &asked.kind)?;
     let names = [("lane", &asked.lane), ("unique_key", &asked.unique_key), ("limit_key", &asked.limit_key)];
     for (path, name) in names {
         name.as_deref().map_or(Ok(()), |name| require_name(path, name))?;
@@ -248,8 +248,10 @@ pub(super) fn require_name(path: &str, name: &str) -> Result<(), Problem> {
 }
 
 /// Our own kinds trust their payloads and belong to runs: nobody else makes or takes jobs of them.
-pub(super) fn refuse_own_kind(path: &str, kind: &str) -> Result<(), Problem> {
-    if kinds::lane_of(kind).is_none() && kind != webhooks::KIND {
+pub(super) fn refuse_own_kind(app: &App, path: &str, kind: &str) -> Result<(), Problem> {
+    let is_own =
+        kinds::lane_of(kind).is_some() || kind == webhooks::KIND || app.options.own_kinds.contains(&kind);
+    if !is_own {
         return Ok(());
     }
     let message = format!("`{kind}` is a kind of Telecine's own workers; choose another name");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use telecine_pipeline::Workshop;
-use telecine_server::{App, Meter, ServeError, Server, Traces};
+use telecine_server::{App, Meter, ServeError, Server, ServerOptions, Traces};
 
 use super::worker::{self, Leaving};
 use super::{Schema, open};
@@ -14,7 +14,7 @@ use crate::cli::WorkerFlags;
 use crate::config::{Config, Key};
 use crate::output::{Answer, say};
 use crate::signals::Signals;
-use crate::{recipes, webhooks, workshop};
+use crate::{kinds, recipes, webhooks, workshop};
 
 /// The API alone: workers on the same database do what it accepts.
 pub(super) async fn serve(config: &Config) -> Result<Answer> {
@@ -86,7 +86,8 @@ pub(super) async fn up(flags: &WorkerFlags, config: &Config, traces: Option<&Tra
 async fn start(config: &Config, shop: &Arc<Workshop>) -> Result<(Server, bool)> {
     raise_file_limit();
     Meter::install();
-    let app = App::new(Arc::clone(shop), recipes::all(config)?, config.serving.options.clone());
+    let options = ServerOptions { own_kinds: kinds::names(), ..config.serving.options.clone() };
+    let app = App::new(Arc::clone(shop), recipes::all(config)?, options);
     let trusts_this_machine = app.trusts_this_machine().await?;
     let server = Server::start(&app, config.serving.listen).await.map_err(|error| refusal(error, config))?;
     Ok((server, trusts_this_machine))

@@ -288,3 +288,16 @@ fn programs_on_this_machine_need_no_key_until_there_is_one() {
     assert!(serve.hears("trust_loopback").contains("need no key"), "whoever says so means it");
     assert_eq!(serve.ask("GET", "/v1/session", None, None).0, 200);
 }
+
+#[test]
+fn no_kind_that_our_workers_run_can_be_pushed_or_claimed() {
+    let place = Place::new();
+    let serve = Serving::start(&place, &["serve"]);
+
+    for kind in ["pause", "deliver_webhook", "ingest"] {
+        let job = json!({"kind": kind, "payload": {"ms": 600_000}});
+        assert_eq!(serve.ask("POST", "/v1/jobs", None, Some(&job)).0, 422, "{kind}");
+        let claim = json!({"kinds": [kind]});
+        assert_eq!(serve.ask("POST", "/v1/claims", None, Some(&claim)).0, 422, "{kind}");
+    }
+}
