@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use telecine_connect::webhooks;
 use telecine_pipeline::{kinds, whole};
-use telecine_queue::{Attempt, Job, JobFilter, JobId, JobState, NewJob, Page, Push, RunId, Timestamp};
+use telecine_queue::{
+    Attempt, Backoff, Fence, Job, JobError, JobFilter, JobId, JobState, NewJob, Page, Push, RunId, Timestamp,
+    WorkerId,
+};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -49,13 +52,85 @@ struct Asked {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct JobList {
-    data: Vec<Job>,
+    data: Vec<JobBrief>,
     /// Pass it as `cursor` for the next page; null on the last one.
     #[schema(required)]
     next_cursor: Option<String>,
 }
 
-/// The tenant's jobs, newest first.
+/// A job without its payload, checkpoint and result, which may be large: `GET /v1/jobs/{id}` has them.
+#[derive(Debug, Serialize, ToSchema)]
+struct JobBrief {
+    id: JobId,
+    tenant: String,
+    run: Option<RunId>,
+    step: Option<String>,
+    kind: String,
+    lane: String,
+    #[schema(maximum = 100)]
+    priority: u8,
+    state: JobState,
+    run_at: Option<Timestamp>,
+    generation: u32,
+    attempt: u32,
+    max_attempts: u32,
+    lost: u32,
+    max_lost: u32,
+    backoff: Backoff,
+    timeout_ms: Option<u64>,
+    unique_key: Option<String>,
+    limit_key: Option<String>,
+    fence: Fence,
+    worker: Option<WorkerId>,
+    slot: Option<u32>,
+    /// 0.0 to 1.0, as last told by a beat.
+    #[schema(minimum = 0, maximum = 1)]
+    progress: Option<f64>,
+    error: Option<JobError>,
+    required: bool,
+    /// Jobs it still waits for.
+    needs_left: u32,
+    created_at: Timestamp,
+    claimed_at: Option<Timestamp>,
+    finished_at: Option<Timestamp>,
+}
+
+impl JobBrief {
+    fn of(job: Job) -> Self {
+        Self {
+            id: job.id,
+            tenant: job.tenant,
+            run: job.run,
+            step: job.step,
+            kind: job.kind,
+            lane: job.lane,
+            priority: job.priority,
+            state: job.state,
+            run_at: job.run_at,
+            generation: job.generation,
+            attempt: job.attempt,
+            max_attempts: job.max_attempts,
+            lost: job.lost,
+            max_lost: job.max_lost,
+            backoff: job.backoff,
+            timeout_ms: job.timeout_ms,
+            unique_key: job.unique_key,
+            limit_key: job.limit_key,
+            fence: job.fence,
+            worker: job.worker,
+            slot: job.slot,
+            progress: job.progress,
+            error: job.error,
+            required: job.required,
+            needs_left: job.needs_left,
+            created_at: job.created_at,
+            claimed_at: job.claimed_at,
+            finished_at: job.finished_at,
+        }
+    }
+}
+
+/// The tenant's jobs, newest first, without what may be large of them.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", params(Asked),
     responses((status = 200, body = JobList), (status = "default", body = ProblemDocument, content_type = "application/problem+json"))
@@ -66,7 +141,8 @@ async fn list(
     Query(asked): Query<Asked>,
 ) -> Result<Json<JobList>, Problem> {
     caller.require(Scope::Read)?;
-    let page = Page { before: cursor(asked.cursor.as_deref())?, limit: page_limit(asked.limit)? };
+    let page =
+        Page { before: cursor(asked.cursor.as_deref())?, limit: page_limit(asked.limit)?, brief: true };
     let filter = JobFilter {
         states: asked.state.into_iter().collect(),
         kind: asked.kind,
@@ -76,7 +152,7 @@ async fn list(
     };
     let listed = app.queue().list(&filter, page).await?;
     let next_cursor = listed.next_cursor.map(|id| id.to_string());
-    Ok(Json(JobList { data: listed.data, next_cursor }))
+    Ok(Json(JobList { data: listed.data.into_iter().map(JobBrief::of).collect(), next_cursor }))
 }
 
 fn cursor(text: Option<&str>) -> Result<Option<JobId>, Problem> {

@@ -31,7 +31,7 @@ pub(super) async fn run(command: JobsCommand, config: &Config, output: &Output) 
 async fn ls(flags: JobsLs, config: &Config, output: &Output) -> Result<Answer> {
     let filter =
         JobFilter { states: flags.states, kind: flags.kind, lane: flags.lane, ..JobFilter::default() };
-    let page = Page { before: flags.cursor, limit: flags.limit };
+    let page = Page { before: flags.cursor, ..Page::first(flags.limit) };
     let listed = open(config, Schema::AsItIs).await?.list(&filter, page).await?;
     if output.json {
         output.print_json(&listed)?;
