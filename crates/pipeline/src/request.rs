@@ -46,7 +46,7 @@ pub struct RunRequest {
         schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*$")
     )]
     pub external_id: Option<String>,
-    /// 0 to 100, higher first.
+    /// 0 to 100, higher first. Over HTTP more than 50 needs the scope `admin`.
     #[serde(default = "usual_priority", deserialize_with = "priority")]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 100, default = 50))]
     pub priority: u8,

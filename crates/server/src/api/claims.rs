@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::jobs::{refuse_own_kind, require_name};
+use super::jobs::{REMOTE_LANE, refuse_own_kind, require_name};
 use crate::app::App;
 use crate::caller::{Caller, Scope};
 use crate::extract::{Json, Path};
@@ -43,7 +43,7 @@ struct ClaimAsked {
     /// Kinds of jobs it runs; none of Telecine's own.
     #[schema(min_items = 1, max_items = 100, inline)]
     kinds: Vec<KindName>,
-    #[schema(pattern = "^[ -~]{1,200}$", default = "cpu")]
+    #[schema(pattern = "^[ -~]{1,200}$", default = "remote")]
     lane: Option<String>,
     /// How long the answer may take when nothing is ready.
     #[schema(minimum = 0, maximum = 60_000, default = 0)]
@@ -142,7 +142,7 @@ fn wanted(app: &App, asked: ClaimAsked) -> Result<Wanted, Problem> {
         refuse_own_kind(app, &path, &kind)?;
         kinds.push(kind);
     }
-    let lane = asked.lane.unwrap_or_else(|| "cpu".into());
+    let lane = asked.lane.unwrap_or_else(|| REMOTE_LANE.into());
     let name = asked.name.unwrap_or_else(|| "remote".into());
     require_name("lane", &lane)?;
     require_name("name", &name)?;

@@ -20,7 +20,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::caller::{Caller, Scope};
 use crate::extract::{Json, Path, Query, created, printable};
-use crate::problem::{Mistake, Problem, ProblemDocument};
+use crate::problem::{Code, Mistake, Problem, ProblemDocument};
 
 const DEFAULT_LIMIT: u32 = 50;
 const MAX_LIMIT: u32 = 500;
@@ -209,9 +209,10 @@ struct JobAsked {
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
     payload: Value,
-    #[schema(pattern = "^[ -~]{1,200}$", default = "cpu")]
+    /// Where it waits. The lanes of Telecine's own workers (`cpu`, `io`, `net`) need the scope `admin`.
+    #[schema(pattern = "^[ -~]{1,200}$", default = "remote")]
     lane: Option<String>,
-    /// Higher first.
+    /// Higher first. More than 50 needs the scope `admin`.
     #[schema(minimum = 0, maximum = 100, default = 50)]
     #[serde(default, deserialize_with = "whole")]
     priority: Option<u8>,
@@ -232,6 +233,10 @@ struct JobAsked {
     limit_key: Option<String>,
 }
 
+/// Where jobs wait that workers in other languages run, unless whoever pushes or claims them says otherwise.
+pub(super) const REMOTE_LANE: &str = "remote";
+/// What anybody may ask for; before that stands what the operator puts there.
+const COMMON_PRIORITY: u8 = 50;
 const MAX_PRIORITY: u8 = 100;
 const MAX_ATTEMPTS: u16 = 1_000;
 const MAX_TIMEOUT_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
@@ -258,6 +263,8 @@ async fn push(
     if asked.limit_key.is_some() {
         caller.require(Scope::Admin)?;
     }
+    require_priority(&caller, asked.priority)?;
+    require_lane_of_others(&caller, asked.lane.as_deref())?;
     let idempotency_key = idempotency_key(&headers)?;
     let push = Push { idempotency_key, ..Push::from(new_job(&app, asked)?).tenant(caller.tenant) };
     let pushed = app.queue().push(vec![push]).await?;
@@ -304,7 +311,7 @@ fn new_job(app: &App, asked: JobAsked) -> Result<NewJob, Problem> {
     }
     let job = NewJob::new(asked.kind, asked.payload).max_attempts(attempts);
     Ok(NewJob {
-        lane: asked.lane.unwrap_or(job.lane),
+        lane: asked.lane.unwrap_or_else(|| REMOTE_LANE.into()),
         priority: asked.priority.unwrap_or(job.priority),
         run_at: asked.run_at,
         timeout_ms: asked.timeout_ms,
@@ -312,6 +319,39 @@ fn new_job(app: &App, asked: JobAsked) -> Result<NewJob, Problem> {
         limit_key: asked.limit_key,
         ..job
     })
+}
+
+/// Whatever stands before all others makes them wait: that is for the operator to decide.
+pub(in crate::api) fn require_priority(caller: &Caller, priority: Option<u8>) -> Result<(), Problem> {
+    if priority.is_none_or(|priority| priority <= COMMON_PRIORITY) {
+        return Ok(());
+    }
+    let wrong = format!("is at most {COMMON_PRIORITY}; more needs a key with the scope `admin`");
+    require_admin_for("priority", wrong, caller)
+}
+
+/// Our own workers look through what waits in their lanes whenever they claim, also past jobs that are not for them.
+fn require_lane_of_others(caller: &Caller, lane: Option<&str>) -> Result<(), Problem> {
+    let is_own = |lane: &str| lane == webhooks::LANE || kinds::LANES.iter().any(|(_, own)| *own == lane);
+    match lane.filter(|lane| is_own(lane)) {
+        Some(lane) => {
+            let wrong = format!(
+                "`{lane}` is a lane of Telecine's own workers, which needs a key with the scope `admin`; \
+                 choose another, or leave it out for `{REMOTE_LANE}`"
+            );
+            require_admin_for("lane", wrong, caller)
+        }
+        None => Ok(()),
+    }
+}
+
+fn require_admin_for(path: &str, wrong: String, caller: &Caller) -> Result<(), Problem> {
+    if caller.require(Scope::Admin).is_ok() {
+        return Ok(());
+    }
+    let detail = format!("{path}: {wrong}");
+    let mistake = Mistake { path: path.to_owned(), code: "forbidden".into(), message: wrong };
+    Err(Problem::new(Code::Forbidden, detail).with_errors(vec![mistake]))
 }
 
 /// Names of kinds, lanes and keys are printable ASCII here, so that every tool can show and type them.

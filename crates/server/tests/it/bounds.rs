@@ -13,6 +13,8 @@ use crate::support::{Served, problem, trial};
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("bounds::a_list_of_jobs_is_small_however_large_they_are", a_list_of_jobs_is_small),
+        trial("bounds::the_front_of_the_line_is_the_operators", the_front_of_the_line_is_the_operators),
+        trial("bounds::lanes_of_our_own_workers_are_not_for_others_jobs", own_lanes_are_not_for_others),
     ]
 }
 
@@ -38,5 +40,64 @@ async fn a_list_of_jobs_is_small() {
         }
     }
     assert_eq!(one["payload"], large);
+    served.stop().await;
+}
+
+async fn the_front_of_the_line_is_the_operators() {
+    let served = Served::with(|_, options| options.trust_loopback = false).await;
+    std::fs::write(served.file("film.mp4"), b"no film").unwrap();
+    let (_, writer) = served.key("acme", &[Scope::Read, Scope::Write]).await;
+    let (_, admin) = served.key("acme", &[Scope::Admin]).await;
+    let run = |priority: u8| {
+        let input = json!({ "path": served.file("film.mp4") });
+        json!({ "recipe": "web-video", "input": input, "priority": priority, "run_at": "2100-01-01T00:00:00Z" })
+    };
+    let job = |priority: u8| json!({ "kind": "far_away", "lane": "elsewhere", "priority": priority });
+    let post = async |path: &str, key: &str, body: Value| {
+        served.post(path).bearer_auth(key).json(&body).send().await.unwrap()
+    };
+
+    let made = post("/v1/runs", &writer, run(50)).await;
+    assert_eq!(made.status(), 201);
+    let id = made.json::<Value>().await.unwrap()["id"].as_str().unwrap().to_owned();
+    assert_eq!(post("/v1/jobs", &writer, job(50)).await.status(), 201);
+    for (path, too_high) in [("/v1/runs", run(51)), ("/v1/jobs", job(100))] {
+        let refused = problem(post(path, &writer, too_high.clone()).await).await;
+        assert_eq!(
+            (&refused["code"], &refused["errors"][0]["path"]),
+            (&json!("forbidden"), &json!("priority"))
+        );
+        assert_eq!(post(path, &admin, too_high).await.status(), 201, "{path}");
+    }
+    let moved = async |key: &str, priority: u8| {
+        let moved = served.client.patch(served.url(&format!("/v1/runs/{id}"))).bearer_auth(key);
+        moved.json(&json!({ "priority": priority })).send().await.unwrap()
+    };
+    assert_eq!(problem(moved(&writer, 51).await).await["code"], "forbidden");
+    assert_eq!(moved(&admin, 51).await.status(), 200);
+    assert_eq!(moved(&writer, 50).await.status(), 200);
+    served.stop().await;
+}
+
+async fn own_lanes_are_not_for_others() {
+    let served = Served::with(|_, options| options.trust_loopback = false).await;
+    let (_, writer) = served.key("acme", &[Scope::Write]).await;
+    let (_, admin) = served.key("", &[Scope::Admin]).await;
+    let push = async |key: &str, job: Value| {
+        served.post("/v1/jobs").bearer_auth(key).json(&job).send().await.unwrap()
+    };
+
+    for lane in ["cpu", "io", "net"] {
+        let job = json!({ "kind": "far_away", "lane": lane });
+        let refused = problem(push(&writer, job.clone()).await).await;
+        assert_eq!((&refused["code"], &refused["errors"][0]["path"]), (&json!("forbidden"), &json!("lane")));
+        assert_eq!(push(&admin, job).await.status(), 201, "{lane}");
+    }
+    let pushed = body(push(&writer, json!({ "kind": "unheard_of" })).await).await;
+    let claimed = served.post("/v1/claims").bearer_auth(&admin).json(&json!({ "kinds": ["unheard_of"] }));
+    let claimed = body(claimed.send().await.unwrap()).await;
+
+    assert_eq!(pushed["lane"], "remote");
+    assert_eq!(claimed["job"]["id"], pushed["id"]);
     served.stop().await;
 }
