@@ -179,7 +179,7 @@ impl RunRequest {
                 NoRecipe::Unknown { .. } => "unknown_recipe",
                 NoRecipe::Invalid(_) => "invalid_recipe",
             };
-            vec![RequestFault::new("recipe", code, error.to_string())]
+            vec![RequestFault::new("recipe", code, error.told_to_callers())]
         })?;
         let params = self.params.iter().map(|(step, values)| (step.clone(), Value::Object(values.clone())));
         recipe.with_params(&params.collect()).map_err(|errors| {

@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("bounds::a_list_of_jobs_is_small_however_large_they_are", a_list_of_jobs_is_small),
         trial("bounds::the_front_of_the_line_is_the_operators", the_front_of_the_line_is_the_operators),
         trial("bounds::lanes_of_our_own_workers_are_not_for_others_jobs", own_lanes_are_not_for_others),
+        trial("bounds::a_broken_recipe_tells_nothing_of_its_file", a_broken_recipe_tells_nothing_of_its_file),
     ]
 }
 
@@ -99,5 +100,27 @@ async fn own_lanes_are_not_for_others() {
 
     assert_eq!(pushed["lane"], "remote");
     assert_eq!(claimed["job"]["id"], pushed["id"]);
+    served.stop().await;
+}
+
+async fn a_broken_recipe_tells_nothing_of_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("broken.toml"), "[steps.film]\nkind = \"hsl\"\n").unwrap();
+    let recipes = Recipes::load(Some(folder.path())).unwrap();
+    let served = Served::with_recipes(recipes).await;
+    std::fs::write(served.file("film.mp4"), b"no film").unwrap();
+    let request = json!({ "recipe": "broken", "input": { "path": served.file("film.mp4") } });
+
+    let run = served.post("/v1/runs").json(&request).send().await.unwrap();
+    let plan = served.post("/v1/plan").json(&request).send().await.unwrap();
+    let transcode = served.post("/v1/transcode?recipe=broken").body("no film").send().await.unwrap();
+
+    for refused in [run, plan, transcode] {
+        let refused = problem(refused).await;
+        let text = refused.to_string();
+        assert_eq!(refused["errors"][0]["code"], "invalid_recipe", "{text}");
+        assert!(text.contains("hsl"), "it says what is wrong: {text}");
+        assert!(!text.contains(".toml") && !text.contains("kind = "), "and not where: {text}");
+    }
     served.stop().await;
 }
