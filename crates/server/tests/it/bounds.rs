@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("bounds::the_front_of_the_line_is_the_operators", the_front_of_the_line_is_the_operators),
         trial("bounds::lanes_of_our_own_workers_are_not_for_others_jobs", own_lanes_are_not_for_others),
         trial("bounds::a_broken_recipe_tells_nothing_of_its_file", a_broken_recipe_tells_nothing_of_its_file),
+        trial("bounds::an_address_inside_is_not_told", an_address_inside_is_not_told),
     ]
 }
 
@@ -122,5 +123,20 @@ async fn a_broken_recipe_tells_nothing_of_its_file() {
         assert!(text.contains("hsl"), "it says what is wrong: {text}");
         assert!(!text.contains(".toml") && !text.contains("kind = "), "and not where: {text}");
     }
+    served.stop().await;
+}
+
+async fn an_address_inside_is_not_told() {
+    let served = Served::start().await;
+    let request = json!({ "recipe": "web-video", "input": { "url": "http://localhost:1/film.mp4" } });
+
+    let made = body(served.post("/v1/runs").json(&request).send().await.unwrap()).await;
+    let path = format!("/v1/runs/{}", made["id"].as_str().unwrap());
+    let look = async || served.get(&path).send().await.unwrap().text().await.unwrap();
+    served.until(async || look().await.contains("\"failed\"")).await;
+    let told = look().await;
+
+    assert!(told.contains("not at a public address"), "{told}");
+    assert!(!told.contains("127.0.0.1") && !told.contains("::1"), "{told}");
     served.stop().await;
 }
