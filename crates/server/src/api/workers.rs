@@ -23,7 +23,7 @@ struct WorkerList {
     data: Vec<Worker>,
 }
 
-/// Every worker that is registered, and for an hour those that are gone.
+/// Every worker that is registered, and for an hour those that are gone but for remote claims, which are forgotten at once.
 #[utoipa::path(
     get, path = "/v1/workers", tag = "workers",
     responses((status = 200, body = WorkerList), (status = "default", body = ProblemDocument, content_type = "application/problem+json"))

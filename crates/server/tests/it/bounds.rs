@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("bounds::lanes_of_our_own_workers_are_not_for_others_jobs", own_lanes_are_not_for_others),
         trial("bounds::a_broken_recipe_tells_nothing_of_its_file", a_broken_recipe_tells_nothing_of_its_file),
         trial("bounds::an_address_inside_is_not_told", an_address_inside_is_not_told),
+        trial("bounds::a_remote_worker_that_left_leaves_no_row", a_remote_worker_that_left_leaves_no_row),
     ]
 }
 
@@ -138,5 +139,25 @@ async fn an_address_inside_is_not_told() {
 
     assert!(told.contains("not at a public address"), "{told}");
     assert!(!told.contains("127.0.0.1") && !told.contains("::1"), "{told}");
+    served.stop().await;
+}
+
+async fn a_remote_worker_that_left_leaves_no_row() {
+    let served = Served::start().await;
+    let rows = async || {
+        let workers = body(served.get("/v1/workers").send().await.unwrap()).await;
+        workers["data"].as_array().unwrap().iter().filter(|worker| worker["host"] == "remote").count()
+    };
+    let job = NewJob::new("far_away", json!({})).lane("elsewhere");
+    served.queue.push(vec![job.into()]).await.unwrap();
+
+    let asked = json!({ "kinds": ["far_away"], "lane": "elsewhere" });
+    let claimed = body(served.post("/v1/claims").json(&asked).send().await.unwrap()).await;
+    let rows_of_the_living = rows().await;
+    let outcome = json!({ "token": claimed["token"], "outcome": { "complete": {} } });
+    let finish = format!("/v1/claims/{}/finish", claimed["job"]["id"]);
+    body(served.post(&finish).json(&outcome).send().await.unwrap()).await;
+
+    assert_eq!((rows_of_the_living, rows().await), (1, 0));
     served.stop().await;
 }
