@@ -133,6 +133,9 @@ fn check(new: &NewKey) -> Result<(), QueueError> {
     if !is_proper(&new.tenant) {
         return invalid("a tenant is at most 200 bytes without control characters");
     }
+    if new.tenant == "*" {
+        return invalid("`*` stands for all tenants where one is asked for, and is the name of none");
+    }
     if !is_proper(&new.name) {
         return invalid("the name of a key is at most 200 bytes without control characters");
     }

@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("bounds::a_broken_recipe_tells_nothing_of_its_file", a_broken_recipe_tells_nothing_of_its_file),
         trial("bounds::an_address_inside_is_not_told", an_address_inside_is_not_told),
         trial("bounds::a_remote_worker_that_left_leaves_no_row", a_remote_worker_that_left_leaves_no_row),
+        trial("bounds::nobody_is_called_as_all_are", nobody_is_called_as_all_are),
     ]
 }
 
@@ -159,5 +160,15 @@ async fn a_remote_worker_that_left_leaves_no_row() {
     body(served.post(&finish).json(&outcome).send().await.unwrap()).await;
 
     assert_eq!((rows_of_the_living, rows().await), (1, 0));
+    served.stop().await;
+}
+
+async fn nobody_is_called_as_all_are() {
+    let served = Served::start().await;
+    let new = NewKey { name: String::new(), tenant: "*".into(), scopes: [Scope::Read].into() };
+
+    let refused = keys::make(served.queue.as_ref(), new).await;
+
+    assert!(refused.unwrap_err().to_string().contains('*'));
     served.stop().await;
 }
