@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("bounds::an_address_inside_is_not_told", an_address_inside_is_not_told),
         trial("bounds::a_remote_worker_that_left_leaves_no_row", a_remote_worker_that_left_leaves_no_row),
         trial("bounds::nobody_is_called_as_all_are", nobody_is_called_as_all_are),
+        trial("bounds::what_is_never_sent_cannot_be_asked_for", what_is_never_sent_cannot_be_asked_for),
     ]
 }
 
@@ -170,5 +171,19 @@ async fn nobody_is_called_as_all_are() {
     let refused = keys::make(served.queue.as_ref(), new).await;
 
     assert!(refused.unwrap_err().to_string().contains('*'));
+    served.stop().await;
+}
+
+async fn what_is_never_sent_cannot_be_asked_for() {
+    let served = Served::start().await;
+    let endpoint = json!({ "url": "https://app.example/hook", "events": ["run.failed", "run.progress"] });
+
+    let refused = problem(served.post("/v1/webhooks").json(&endpoint).send().await.unwrap()).await;
+
+    assert_eq!(
+        (&refused["code"], &refused["errors"][0]["path"]),
+        (&json!("unprocessable"), &json!("events"))
+    );
+    assert!(refused["detail"].as_str().unwrap().contains("run.progress"), "{refused}");
     served.stop().await;
 }
