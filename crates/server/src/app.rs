@@ -115,7 +115,7 @@ impl App {
         let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
         let pace = Pace::of(options.requests_per_second);
         let readiness = Readiness::new(Arc::clone(&shop));
-        let stock = Stock::new(Arc::clone(&shop.queue));
+        let stock = Stock::new(Arc::clone(&shop.queue), options.own_kinds.clone());
         let trust = Trust::of(&options);
         Arc::new(Self {
             shop,
