@@ -42,6 +42,7 @@ use tower_http::timeout::TimeoutBody;
 use crate::api::uploads::keep_uploads;
 use crate::app::{App, ServerOptions};
 use crate::keys;
+use crate::observe::new_request_id;
 use crate::problem::{Code, MEDIA_TYPE, Problem};
 use crowd::{Busy, Crowd, Seat};
 
@@ -243,10 +244,12 @@ fn speech(options: &ServerOptions) -> http1::Builder {
 
 /// Every connection is at a request: one more could only wait.
 async fn turn_away(mut stream: TcpStream) {
-    let busy = Problem::new(Code::Busy, "all connections of the server are taken; try again").to_bytes();
+    let id = new_request_id();
+    let busy = Problem::new(Code::Busy, "all connections of the server are taken; try again");
+    let busy = busy.with_request_id(&id).to_bytes();
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
-         connection: close\r\n\r\n",
+         x-request-id: {id}\r\nconnection: close\r\n\r\n",
         busy.len()
     );
     let answer = async {

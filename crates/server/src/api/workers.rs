@@ -21,6 +21,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 #[derive(Debug, Serialize, ToSchema)]
 struct WorkerList {
     data: Vec<Worker>,
+    /// Always null: the list is whole.
+    #[schema(required)]
+    next_cursor: Option<String>,
 }
 
 /// Every worker that is registered, and for an hour those that are gone but for remote claims, which are forgotten at once.
@@ -30,7 +33,7 @@ struct WorkerList {
 )]
 async fn list(State(app): State<Arc<App>>, caller: Caller) -> Result<Json<WorkerList>, Problem> {
     caller.require(Scope::Admin)?;
-    Ok(Json(WorkerList { data: app.queue().workers().await? }))
+    Ok(Json(WorkerList { data: app.queue().workers().await?, next_cursor: None }))
 }
 
 #[derive(Debug, Serialize, ToSchema)]

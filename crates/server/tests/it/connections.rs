@@ -176,7 +176,9 @@ async fn one_too_many() {
     let refused = one_shot().get(served.url("/health/live")).send().await.unwrap();
 
     assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (503, &"1".parse().unwrap()));
-    assert_eq!(refused.json::<serde_json::Value>().await.unwrap()["code"], "busy");
+    let refused = problem(refused).await;
+    assert_eq!(refused["code"], "busy");
+    assert!(refused["request_id"].as_str().unwrap().starts_with("req_"), "{refused}");
     drop(streams);
     served.until(async || served.server.connections() < 2).await;
     assert_eq!(served.get("/health/live").send().await.unwrap().status(), 200);

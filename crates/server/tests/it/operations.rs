@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("operations::our_own_kinds_cannot_be_pushed", our_own_kinds_cannot_be_pushed),
         trial("operations::a_worker_that_is_drained_leaves", a_worker_that_is_drained_leaves),
         trial("operations::a_paused_lane_says_so_and_keeps_its_jobs", a_paused_lane_keeps_its_jobs),
+        trial("operations::every_list_says_whether_it_goes_on", every_list_says_whether_it_goes_on),
         trial("operations::limits_are_set_seen_and_taken_away", limits_are_set_seen_and_taken_away),
     ]
 }
@@ -203,6 +204,16 @@ async fn a_paused_lane_keeps_its_jobs() {
     assert_eq!((&paused, &again, &seen), (&expected, &expected, &expected));
     assert_eq!(resumed["paused"], false);
     assert_eq!(lane("cpu").await.unwrap()["slots"], 2);
+    served.stop().await;
+}
+
+async fn every_list_says_whether_it_goes_on() {
+    let served = Served::start().await;
+
+    for path in ["/v1/workers", "/v1/lanes", "/v1/limits", "/v1/recipes", "/v1/jobs", "/v1/runs"] {
+        let listed = body(served.get(path).send().await.unwrap()).await;
+        assert_eq!(listed.get("next_cursor"), Some(&Value::Null), "{path}");
+    }
     served.stop().await;
 }
 
