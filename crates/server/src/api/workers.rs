@@ -44,6 +44,9 @@ struct Drained {
 }
 
 /// Asks a worker to finish what it has, take nothing new and leave.
+///
+/// The worker of `telecine up` is one process with its API, and that process ends: to keep an API while workers come and go,
+/// run `telecine serve` and `telecine worker`.
 #[utoipa::path(
     post, path = "/v1/workers/{id}/drain", tag = "workers",
     params(("id" = i64, Path, minimum = 1)),
