@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use telecine_connect::kafka::Broker;
 use telecine_pipeline::{Blobs, Recipes, Workshop};
-use telecine_queue::Queue;
+use telecine_queue::{Queue, QueueError};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +22,7 @@ use crate::readiness::Readiness;
 use crate::remote::Remote;
 use crate::secret::Secret;
 use crate::share::Shares;
+use crate::trust::Trust;
 
 /// Shared by all requests of a process.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ pub struct App {
     pub(crate) recipes: Recipes,
     pub(crate) options: ServerOptions,
     pub(crate) known: Known,
+    pub(crate) trust: Trust,
     pub(crate) pace: Pace,
     pub(crate) shares: Shares,
     pub(crate) uploads: Uploads,
@@ -56,6 +58,8 @@ pub struct App {
 pub struct ServerOptions {
     /// Callers from this machine need no key.
     pub trust_loopback: bool,
+    /// That ends when the first key is made.
+    pub trust_until_first_key: bool,
     /// What others call this server by, such as `https://media.example`: for addresses in answers, and to know its own pages.
     pub public_url: Option<String>,
     /// Pages of these origins (`https://app.example`) may call from a browser, with a key.
@@ -79,6 +83,9 @@ pub struct ServerOptions {
     pub keep_history: Duration,
     /// Of one key, or of one address without a key; 0 is without a bound.
     pub requests_per_second: u32,
+    /// Kinds that this deployment's own workers run beside those of the pipeline and of webhooks: nobody pushes or claims
+    /// jobs of them.
+    pub own_kinds: Vec<&'static str>,
     pub uploads: UploadOptions,
     pub transcode: TranscodeOptions,
     /// The brokers that this process needs, if any.
@@ -90,6 +97,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             trust_loopback: true,
+            trust_until_first_key: false,
             public_url: None,
             cors_origins: Vec::new(),
             max_json_bytes: 256 * 1024,
@@ -102,6 +110,7 @@ impl Default for ServerOptions {
             metrics_public: false,
             keep_history: Duration::from_hours(30 * 24),
             requests_per_second: 1000,
+            own_kinds: Vec::new(),
             uploads: UploadOptions::default(),
             transcode: TranscodeOptions::default(),
             kafka: None,
@@ -121,12 +130,14 @@ impl App {
         let pace = Pace::of(options.requests_per_second);
         let shares = Shares::of(options.max_connections);
         let readiness = Readiness::new(Arc::clone(&shop), options.kafka.clone());
-        let stock = Stock::new(Arc::clone(&shop.queue));
+        let stock = Stock::new(Arc::clone(&shop.queue), options.own_kinds.clone());
+        let trust = Trust::of(&options);
         Arc::new(Self {
             shop,
             recipes,
             options,
             known: Known::new(),
+            trust,
             pace,
             shares,
             uploads,
@@ -153,6 +164,11 @@ impl App {
 
     pub(crate) async fn playback_secret(&self) -> Result<&Secret, Problem> {
         self.playback_secret.get_or_try_init(|| Secret::shared(self.queue(), PLAYBACK_SECRET)).await
+    }
+
+    /// Whether programs on this machine need no key just now.
+    pub async fn trusts_this_machine(&self) -> Result<bool, Arc<QueueError>> {
+        self.trust.holds(self.queue()).await
     }
 
     /// How many streams of events are open.

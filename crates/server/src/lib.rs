@@ -37,6 +37,7 @@ mod sessions;
 mod share;
 mod token;
 mod traces;
+mod trust;
 mod turns;
 
 pub use api::scan::ScanOptions;

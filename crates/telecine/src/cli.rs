@@ -431,7 +431,7 @@ pub(crate) struct JobFlags {
     /// 0 to 100, higher first
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) priority: Option<u8>,
-    /// Another lane than the kind's own
+    /// Another lane than the kind's own, or than `remote` for a kind that another program runs
     #[arg(long)]
     pub(crate) lane: Option<String>,
     /// For whom; see `telecine tenants`

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod bounds;
 mod callers;
 mod claims;
 #[path = "../../../pipeline/tests/it/clamd_server.rs"]
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let trials = [
+        bounds::trials(),
         callers::trials(),
         claims::trials(),
         connections::trials(),

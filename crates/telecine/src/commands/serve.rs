@@ -17,7 +17,7 @@ use crate::config::{Config, Key};
 use crate::kafka::{self, Brokers};
 use crate::output::{Answer, say};
 use crate::signals::Signals;
-use crate::{recipes, webhooks, workshop};
+use crate::{kinds, recipes, webhooks, workshop};
 
 /// The API alone: workers on the same database do what it accepts.
 pub(super) async fn serve(config: &Config) -> Result<Answer> {
@@ -27,12 +27,13 @@ pub(super) async fn serve(config: &Config) -> Result<Answer> {
     let kafka = kafka::of(config, &shop)?;
     let mut running = start_kafka(config, kafka.as_ref()).await?;
     let relay = webhooks::start(config, &shop).await?;
-    let server = start(config, &shop, kafka.as_ref()).await?;
+    let (server, trusts_this_machine) = start(config, &shop, kafka.as_ref()).await?;
     say(format_args!(
         "the API is on {} with {}; runs wait for a `telecine worker` on the same database; Ctrl-C stops it",
         shown(config, server.address()),
         config.database_shown()
     ));
+    say_who_needs_a_key(config, trusts_this_machine);
     signals.next().await;
 
     stop_intake(running.as_mut()).await;
@@ -71,8 +72,8 @@ pub(super) async fn up(flags: &WorkerFlags, config: &Config, traces: Option<&Tra
     let relay = webhooks::start(config, &shop).await?;
     let kinds = worker::chosen_kinds(config, &shop)?;
     let runtime = worker::start(config, queue, &shop, kinds, traces).await?;
-    let server = match start(config, &shop, kafka.as_ref()).await {
-        Ok(server) => server,
+    let (server, trusts_this_machine) = match start(config, &shop, kafka.as_ref()).await {
+        Ok(started) => started,
         Err(error) => {
             // So that the lease does not outlive a process that never worked.
             runtime.stop_now();
@@ -80,7 +81,8 @@ pub(super) async fn up(flags: &WorkerFlags, config: &Config, traces: Option<&Tra
             return Err(error);
         }
     };
-    welcome(config, server.address());
+    welcome(config, server.address(), trusts_this_machine);
+    say_who_needs_a_key(config, trusts_this_machine);
     let leaving = Leaving::default();
     let take_no_more = async {
         leaving.drain.cancelled().await;
@@ -116,13 +118,16 @@ async fn stop_relays(webhooks: Relay, kafka: Option<kafka::Running>) {
     }
 }
 
-async fn start(config: &Config, shop: &Arc<Workshop>, kafka: Option<&Kafka>) -> Result<Server> {
+/// The server, and whether programs on this machine need no key.
+async fn start(config: &Config, shop: &Arc<Workshop>, kafka: Option<&Kafka>) -> Result<(Server, bool)> {
     raise_file_limit();
     Meter::install();
     let kafka = kafka.map(|kafka| kafka.broker().clone());
-    let options = ServerOptions { kafka, ..config.serving.options.clone() };
+    let options = ServerOptions { kafka, own_kinds: kinds::names(), ..config.serving.options.clone() };
     let app = App::new(Arc::clone(shop), recipes::all(config)?, options);
-    Server::start(&app, config.serving.listen).await.map_err(|error| refusal(error, config))
+    let trusts_this_machine = app.trusts_this_machine().await?;
+    let server = Server::start(&app, config.serving.listen).await.map_err(|error| refusal(error, config))?;
+    Ok((server, trusts_this_machine))
 }
 
 /// When asked to leave: until all requests have ended, or the deadline, or whoever asks again. `false`: some were cut off.
@@ -166,9 +171,9 @@ fn shown(config: &Config, address: SocketAddr) -> String {
     config.serving.options.public_url.clone().unwrap_or_else(|| format!("http://{address}"))
 }
 
-fn welcome(config: &Config, address: SocketAddr) {
+fn welcome(config: &Config, address: SocketAddr, trusts_this_machine: bool) {
     let url = shown(config, address);
-    let key = if config.serving.options.trust_loopback && address.ip().is_loopback() {
+    let key = if trusts_this_machine && address.ip().is_loopback() {
         ""
     } else {
         " -H \"authorization: Bearer $KEY\""
@@ -183,7 +188,21 @@ fn welcome(config: &Config, address: SocketAddr) {
         config.database_shown(),
         config.store
     ));
-    if !key.is_empty() {
-        say("a key is needed: `telecine key new` prints one\n");
-    }
+}
+
+fn say_who_needs_a_key(config: &Config, trusts_this_machine: bool) {
+    say(match (trusts_this_machine, config.serving.options.trust_until_first_key) {
+        (true, true) => {
+            "programs on this machine need no key until the first one is made; \
+             set trust_loopback to false now if a proxy on this machine passes on what others send"
+        }
+        (true, false) => {
+            "programs on this machine need no key, and whatever a proxy on it passes on is taken for one; \
+             trust_loopback = false changes that"
+        }
+        (false, _) => {
+            "everybody needs a key, `telecine key new` prints one; \
+             trust_loopback = true lets programs on this machine in without"
+        }
+    });
 }

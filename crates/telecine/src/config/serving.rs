@@ -27,6 +27,7 @@ impl Serving {
     pub(super) fn of(reader: &Reader<'_>) -> Result<Self> {
         let options = ServerOptions {
             trust_loopback: reader.required(Key::TrustLoopback, on_or_off)?,
+            trust_until_first_key: !reader.is_set(Key::TrustLoopback),
             public_url: reader.optional(Key::PublicUrl, public_url)?,
             cors_origins: reader.optional(Key::CorsOrigins, origins)?.unwrap_or_default(),
             max_json_bytes: reader.required(Key::MaxJsonKb, |text| within(text, 1, MAX_JSON_KB))? as usize

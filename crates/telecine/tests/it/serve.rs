@@ -284,3 +284,40 @@ fn the_description_is_printed_without_a_configuration() {
     let description: Value = serde_json::from_str(&printed.stdout).expect("JSON");
     assert!(description["paths"]["/v1/session"].is_object());
 }
+
+#[test]
+fn programs_on_this_machine_need_no_key_until_there_is_one() {
+    let place = Place::new();
+    let mut serve = Serving::start(&place, &["serve"]);
+    assert!(serve.hears("trust_loopback").contains("need no key"), "it says who needs one");
+    assert_eq!(serve.ask("GET", "/v1/session", None, None).0, 200);
+
+    let made = place.run(&["key", "new", "--scopes", "read"]);
+    assert!(made.stderr.contains("trust_loopback"), "{made:?}");
+    until("a key is needed", || serve.ask("GET", "/v1/session", None, None).0 == 401);
+    assert_eq!(serve.ask("GET", "/v1/session", Some(made.stdout.trim()), None).0, 200);
+    drop(serve);
+
+    let mut serve = Serving::start(&place, &["serve"]);
+    assert!(serve.hears("trust_loopback").contains("needs a key"), "it says who needs one");
+    assert_eq!(serve.ask("GET", "/v1/session", None, None).0, 401);
+    drop(serve);
+
+    place.write("telecine.toml", "trust_loopback = true");
+    let mut serve = Serving::start(&place, &["serve"]);
+    assert!(serve.hears("trust_loopback").contains("need no key"), "whoever says so means it");
+    assert_eq!(serve.ask("GET", "/v1/session", None, None).0, 200);
+}
+
+#[test]
+fn no_kind_that_our_workers_run_can_be_pushed_or_claimed() {
+    let place = Place::new();
+    let serve = Serving::start(&place, &["serve"]);
+
+    for kind in ["pause", "deliver_webhook", "ingest"] {
+        let job = json!({"kind": kind, "payload": {"ms": 600_000}});
+        assert_eq!(serve.ask("POST", "/v1/jobs", None, Some(&job)).0, 422, "{kind}");
+        let claim = json!({"kinds": [kind]});
+        assert_eq!(serve.ask("POST", "/v1/claims", None, Some(&claim)).0, 422, "{kind}");
+    }
+}

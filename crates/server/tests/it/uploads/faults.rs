@@ -1,7 +1,5 @@
 //! Disks and stores that are full or away.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
