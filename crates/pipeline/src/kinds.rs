@@ -13,10 +13,12 @@ mod ingest;
 mod mp4;
 mod package;
 mod pictures;
+mod plan;
 mod playable;
 mod publish;
 mod remux;
-mod sweep;
+mod scan;
+pub(crate) mod sweep;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +36,9 @@ use crate::blobs::hash_file;
 use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::keys;
 use crate::log::ToolRuns;
-use crate::records::{INPUT, InputRecord, RunRecord, SourceAt, StoredFile, pages_of, read};
+use crate::records::{
+    INPUT, InputRecord, OUTPUT_READY, OutputRecord, RunRecord, SourceAt, StoredFile, pages_of, read,
+};
 use crate::scratch::JobFolder;
 use crate::source::Source;
 use crate::submission::RunMeta;
@@ -48,6 +52,8 @@ pub use sweep::schedule_sweeps;
 pub(crate) use sweep::sign_in;
 
 pub const INGEST: &str = "ingest";
+pub(crate) const SCAN: &str = "scan";
+pub(crate) const PLAN: &str = "plan";
 pub(crate) const ENCODE_RANGE: &str = "encode_range";
 pub(crate) const ENCODE_AUDIO: &str = "encode_audio";
 pub(crate) const REMUX: &str = "remux";
@@ -63,8 +69,10 @@ pub(crate) const CONCLUDE: &str = "conclude";
 pub(crate) const SWEEP: &str = "sweep";
 
 /// Every kind, with the lane its jobs belong in.
-pub const LANES: [(&str, &str); 14] = [
+pub const LANES: [(&str, &str); 16] = [
     (INGEST, "io"),
+    (SCAN, "net"),
+    (PLAN, "io"),
     (ENCODE_RANGE, "cpu"),
     (ENCODE_AUDIO, "cpu"),
     (REMUX, "io"),
@@ -85,6 +93,8 @@ pub const LANES: [(&str, &str); 14] = [
 pub fn all(shop: &Arc<Workshop>) -> Kinds {
     Kinds::new()
         .with(shop.kind(INGEST, ingest::Ingest))
+        .with(shop.kind(SCAN, scan::Scan))
+        .with(shop.kind(PLAN, plan::PlanOfInput))
         .with(shop.kind(ENCODE_RANGE, encode_range::EncodeRange))
         .with(shop.kind(ENCODE_AUDIO, encode_audio::EncodeAudio))
         .with(shop.kind(REMUX, remux::Remuxing))
@@ -151,6 +161,16 @@ impl Attempt<'_> {
     /// Leaves a record, at once and under the fence of this job.
     pub(crate) fn leave<T: RunRecord>(&self, key: impl Into<String>, document: &T) {
         pages_of(key, document).into_iter().for_each(|page| self.context.record(page));
+    }
+
+    /// Leaves the record of an output, with which the run tells that it is ready.
+    pub(crate) fn leave_output(&self, key: impl Into<String>, output: &OutputRecord) {
+        let mut pages = pages_of(key, output);
+        // The one that names the others: with it the output is there.
+        if let Some(head) = pages.pop() {
+            pages.push(head.telling(OUTPUT_READY, output.told()));
+        }
+        pages.into_iter().for_each(|page| self.context.record(page));
     }
 
     /// What the run was submitted with.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use telecine_media::{Format, LoudnessMeasure, Plan, Probe, SegmentFact};
 use telecine_queue::{NewRecord, Queue, QueueError, Record, RunId, Timestamp};
 
@@ -13,6 +13,24 @@ use crate::blobs::hash_bytes;
 /// A document with its type's name.
 pub trait RunRecord: Serialize + DeserializeOwned {
     const TYPE: &'static str;
+}
+
+/// The bytes of an input that has to be scanned before anything else reads it. One, under the key [`TAKEN`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenRecord {
+    pub at: SourceAt,
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+/// What came of the scan of an input. One, under the key [`TAKEN`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanRecord {
+    /// `clean`, `infected` or `unscanned`.
+    pub status: String,
+    /// What was found in an infected one.
+    #[serde(default)]
+    pub signature: Option<String>,
 }
 
 /// The input, after `ingest`. One, under the key `input`.
@@ -101,6 +119,20 @@ pub struct OutputRecord {
     /// What is worth knowing of it: sizes, durations, loudness, a thumbhash, …
     #[serde(default)]
     pub facts: serde_json::Value,
+}
+
+/// What a run tells when one of its outputs is there: once, or again when it has become another.
+pub(crate) const OUTPUT_READY: &str = "output.ready";
+
+impl OutputRecord {
+    /// The body of that event. Files are in the run's document.
+    pub(crate) fn told(&self) -> Value {
+        let main = self.files.iter().find(|file| file.path == self.main);
+        json!({
+            "name": self.name, "step": self.step, "kind": self.kind, "uri": main.map(|file| &file.key),
+            "files": self.files.len(), "bytes": self.files.iter().map(|file| file.bytes).sum::<u64>(),
+        })
+    }
 }
 
 /// Where a run's outputs were published. One, under the key [`PUBLISHED`].
@@ -237,6 +269,8 @@ macro_rules! types {
 }
 
 types! {
+    TakenRecord => "taken",
+    ScanRecord => "scan",
     InputRecord => "input",
     PlanRecord => "plan",
     SegmentRecord => "segment",
@@ -250,6 +284,8 @@ types! {
     BorrowedRecord => "borrowed",
 }
 
+/// The key of the one [`TakenRecord`] and the one [`ScanRecord`].
+pub const TAKEN: &str = "input";
 /// The key of the one [`InputRecord`].
 pub const INPUT: &str = "input";
 /// The key of the one [`PublishedRecord`].

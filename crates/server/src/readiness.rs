@@ -1,4 +1,5 @@
-//! Whether this process can work: database, store, scratch, programs, brokers.
+//! Whether this process can work: database, store, scratch, programs, brokers, and the virus scanner where it cannot do
+//! without.
 //!
 //! A look is bounded in time and remembered for a moment, and only one is under way at once: asking often costs nothing.
 //! What exactly went wrong is for the log, not for whoever may ask.
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use telecine_connect::kafka::Broker;
 use telecine_media::Program;
-use telecine_pipeline::Workshop;
+use telecine_pipeline::{ScanPolicy, Workshop};
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
 
@@ -24,7 +25,7 @@ const PROBE_KEY: &str = "health/probe";
 /// How one part fares.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Check {
-    /// `database`, `store`, `scratch`, `tools` or `kafka`.
+    /// `database`, `store`, `scratch`, `tools`, `kafka` or `clamd`.
     pub(crate) name: &'static str,
     pub(crate) ok: bool,
     /// What is wrong, in a few words.
@@ -66,10 +67,15 @@ impl Readiness {
         }
         let known_store = last.as_ref().map(|look| look.store.clone());
         let known_store = known_store.filter(|(at, check)| check.ok && at.elapsed() < STORE_REMEMBERED);
-        let (database, store, scratch, kafka) =
-            tokio::join!(self.database(), self.store_unless(known_store), self.scratch(), self.kafka());
+        let (database, store, scratch, kafka, clamd) = tokio::join!(
+            self.database(),
+            self.store_unless(known_store),
+            self.scratch(),
+            self.kafka(),
+            self.clamd()
+        );
         let mut checks = vec![database, store.1.clone(), scratch, self.tools()];
-        checks.extend(kafka);
+        checks.extend(kafka.into_iter().chain(clamd));
         *last = Some(Look { at: Instant::now(), checks: checks.clone(), store });
         checks
     }
@@ -153,6 +159,22 @@ impl Readiness {
                 Err(error) => {
                     tracing::warn!(%error, "not ready: Kafka");
                     Err("no broker of Kafka answers")
+                }
+            }
+        });
+        Some(check.await)
+    }
+
+    /// Of interest where inputs are not read without it.
+    async fn clamd(&self) -> Option<Check> {
+        let scanning = &self.shop.scanning;
+        let clamd = scanning.clamd.as_ref().filter(|_| scanning.scan == ScanPolicy::Required)?;
+        let check = timed("clamd", async {
+            match clamd.ping().await {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    tracing::warn!(%error, "not ready: the virus scanner");
+                    Err("the virus scanner does not answer")
                 }
             }
         });

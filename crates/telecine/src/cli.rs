@@ -98,6 +98,14 @@ pub(crate) enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Copy a SQLite database into a new file while others work on it (Postgres has pg_dump)
+    Backup {
+        #[arg(value_name = "FILE")]
+        into: PathBuf,
+    },
+    /// Compare what the database tells of with what the store has; changes nothing unless told to
+    #[command(after_help = EXIT_CODES_OF_RECONCILE)]
+    Reconcile(ReconcileFlags),
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -149,6 +157,27 @@ pub(crate) struct WorkFlags {
 const EXIT_CODES_OF_RUN: &str = "\
 Exit codes: 0 all succeeded, 3 something optional is missing (see the warnings), 1 something failed, 130 stopped by
 Ctrl-C or SIGTERM, 2 an error: nothing was started, or this program could not go on.";
+
+const EXIT_CODES_OF_RECONCILE: &str = "\
+Finds outputs of runs that are missing or not what they were, blobs that no run owns, entries of the cache that name
+nobody, and puts that never ended. --mend starts steps over and removes what is nobody's; runs that are not over are left
+alone, and so is what was stored lately.
+
+Exit codes: 0 nothing is left to be seen to, 1 something is (without --mend: something was found; with it: something
+cannot be mended), 130 stopped, 2 an error.";
+
+#[derive(Args, Debug)]
+pub(crate) struct ReconcileFlags {
+    /// Mend what was found, instead of telling of it only
+    #[arg(long)]
+    pub(crate) mend: bool,
+    /// Read every output from end to end and compare its hash
+    #[arg(long)]
+    pub(crate) deep: bool,
+    /// What was stored less than this long ago is not removed: somebody may still be at it
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = human::parse_duration)]
+    pub(crate) older_than: Duration,
+}
 
 #[derive(Args, Debug)]
 pub(crate) struct RunFlags {

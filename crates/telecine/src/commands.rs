@@ -1,5 +1,6 @@
 //! One file per command. Each gets the configuration and the output, and gives an [`Answer`].
 
+mod backup;
 mod bench;
 mod config;
 mod counts;
@@ -14,6 +15,7 @@ mod pause;
 mod plan;
 mod probe;
 mod recipes;
+mod reconcile;
 pub(crate) mod run;
 mod runs;
 mod schedules;
@@ -68,6 +70,8 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Counts
         | Command::Bench { .. }
         | Command::Migrate { .. }
+        | Command::Backup { .. }
+        | Command::Reconcile(_)
         | Command::Probe { .. }
         | Command::Plan { .. }
         | Command::Run(_)
@@ -99,6 +103,8 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Counts => counts::run(&config, output).await,
         Command::Bench { jobs } => bench::run(jobs, &config, output).await,
         Command::Migrate { check } => migrate::run(check, &config, output).await,
+        Command::Backup { into } => backup::run(&into, &config).await,
+        Command::Reconcile(flags) => Box::pin(reconcile::run(&flags, &config, output)).await,
         Command::Config(command) => config::run(command, &config, output),
         Command::Probe { file } => probe::run(&file, &config, output).await,
         Command::Run(flags) => Box::pin(run::run(&flags, &config, output)).await,

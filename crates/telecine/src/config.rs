@@ -8,6 +8,7 @@ mod file;
 mod intake;
 mod kafka;
 mod meaning;
+mod scanning;
 mod serving;
 mod webhooks;
 
@@ -20,7 +21,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use telecine_connect::KafkaOptions;
 use telecine_connect::webhooks::ConfiguredEndpoint;
-use telecine_pipeline::did_you_mean;
+use telecine_pipeline::{Scanning, did_you_mean};
 use telecine_queue::Slots;
 
 pub(crate) use intake::Intake;
@@ -50,6 +51,12 @@ pub(crate) enum Key {
     MaxVideoSize,
     MaxVideoFps,
     MaxImagePixels,
+    Clamd,
+    ClamdMaxMb,
+    ClamdTimeoutMs,
+    Scan,
+    Unscanned,
+    KeepQuarantineDays,
     Slots,
     Concurrency,
     Kinds,
@@ -79,6 +86,8 @@ pub(crate) enum Key {
     TranscodeSlots,
     MaxTranscodeMb,
     TranscodeTimeoutMs,
+    ScanSlots,
+    MaxScanMb,
     MetricsListen,
     MetricsPublic,
     OtlpEndpoint,
@@ -101,7 +110,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 62] = [
+    pub(crate) const ALL: [Self; 70] = [
         Self::Database,
         Self::Store,
         Self::Publish,
@@ -116,6 +125,12 @@ impl Key {
         Self::MaxVideoSize,
         Self::MaxVideoFps,
         Self::MaxImagePixels,
+        Self::Clamd,
+        Self::ClamdMaxMb,
+        Self::ClamdTimeoutMs,
+        Self::Scan,
+        Self::Unscanned,
+        Self::KeepQuarantineDays,
         Self::Slots,
         Self::Concurrency,
         Self::Kinds,
@@ -145,6 +160,8 @@ impl Key {
         Self::TranscodeSlots,
         Self::MaxTranscodeMb,
         Self::TranscodeTimeoutMs,
+        Self::ScanSlots,
+        Self::MaxScanMb,
         Self::MetricsListen,
         Self::MetricsPublic,
         Self::OtlpEndpoint,
@@ -182,6 +199,12 @@ impl Key {
             Self::MaxVideoSize => "max_video_size",
             Self::MaxVideoFps => "max_video_fps",
             Self::MaxImagePixels => "max_image_pixels",
+            Self::Clamd => "clamd",
+            Self::ClamdMaxMb => "clamd_max_mb",
+            Self::ClamdTimeoutMs => "clamd_timeout_ms",
+            Self::Scan => "scan",
+            Self::Unscanned => "unscanned",
+            Self::KeepQuarantineDays => "keep_quarantine_days",
             Self::Slots => "slots",
             Self::Concurrency => "concurrency",
             Self::Kinds => "kinds",
@@ -211,6 +234,8 @@ impl Key {
             Self::TranscodeSlots => "transcode_slots",
             Self::MaxTranscodeMb => "max_transcode_mb",
             Self::TranscodeTimeoutMs => "transcode_timeout_ms",
+            Self::ScanSlots => "scan_slots",
+            Self::MaxScanMb => "max_scan_mb",
             Self::MetricsListen => "metrics_listen",
             Self::MetricsPublic => "metrics_public",
             Self::OtlpEndpoint => "otlp_endpoint",
@@ -258,6 +283,11 @@ impl Key {
             Self::MaxVideoSize => Some("8192x4320"),
             Self::MaxVideoFps => Some("240"),
             Self::MaxImagePixels => Some("100000000"),
+            // What clamd looks at (its MaxFileSize) as Debian configures it; by itself it is 100. Of more it says OK unseen.
+            Self::ClamdMaxMb => Some("25"),
+            Self::ClamdTimeoutMs => Some("180000"),
+            Self::Unscanned => Some("refuse"),
+            Self::KeepQuarantineDays => Some("30"),
             Self::Listen => Some("127.0.0.1:8700"),
             Self::RequestsPerSecond => Some("1000"),
             Self::MaxConnections => Some("4096"),
@@ -268,9 +298,13 @@ impl Key {
             Self::TranscodeSlots => Some("2"),
             Self::MaxTranscodeMb => Some("64"),
             Self::TranscodeTimeoutMs => Some("60000"),
+            Self::ScanSlots => Some("4"),
+            Self::MaxScanMb => Some("256"),
             Self::MetricsPublic => Some("off"),
             // What these default to depends on the machine and on other keys; see `meaning`.
-            Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback | Self::Uploads => None,
+            Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback | Self::Uploads | Self::Scan => {
+                None
+            }
             // Below `_published/` of the store.
             Self::Publish => None,
             // As large as an input may be.
@@ -278,7 +312,9 @@ impl Key {
             Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name | Self::Recipes => None,
             // Nothing is taken from a bucket, and no run deleted, that nobody named.
             Self::InputBuckets | Self::KeepRunsDays => None,
-            Self::PublicUrl | Self::CorsOrigins | Self::MetricsListen | Self::OtlpEndpoint => None,
+            Self::Clamd | Self::PublicUrl | Self::CorsOrigins | Self::MetricsListen | Self::OtlpEndpoint => {
+                None
+            }
             Self::KafkaGroup => Some("telecine"),
             Self::KafkaRequestTopic => Some("optimize-request"),
             Self::KafkaResponseTopic => Some("optimize-response"),
@@ -385,6 +421,10 @@ pub(crate) struct Config {
     pub(crate) input_folders: Vec<PathBuf>,
     /// Where else inputs may come from, and how large they may be.
     pub(crate) intake: Intake,
+    /// What inputs are scanned with, and how strictly.
+    pub(crate) scanning: Scanning,
+    /// How long infected inputs are kept.
+    pub(crate) keep_quarantine: Duration,
     pub(crate) slots: Slots,
     /// `None` means every kind this program knows.
     pub(crate) kinds: Option<Vec<String>>,
@@ -486,6 +526,8 @@ fn unknown_key(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use telecine_pipeline::{ScanPolicy, UnscannedPolicy};
+
     use super::*;
 
     fn layers(file: &str, variables: &[(&str, &str)], flags: &[(Key, &'static str, &str)]) -> Result<Config> {
@@ -630,6 +672,23 @@ mod tests {
     }
 
     #[test]
+    fn who_has_a_scanner_wants_every_input_scanned() {
+        let scanning = |file: &str| layers(file, &[], &[]).expect("valid").scanning;
+
+        let (none, some) = (scanning(""), scanning("clamd = \"unix:/run/clamav/clamd.ctl\""));
+        let loose = scanning(
+            "clamd = \"tcp:clamd:3310\"\nscan = \"optional\"\nunscanned = \"allow\"\nclamd_max_mb = 25",
+        );
+
+        assert_eq!((none.clamd, none.scan), (None, ScanPolicy::Off));
+        assert_eq!((some.scan, some.unscanned), (ScanPolicy::Required, UnscannedPolicy::Refuse));
+        assert_eq!((loose.scan, loose.unscanned), (ScanPolicy::Optional, UnscannedPolicy::Allow));
+        let clamd = loose.clamd.expect("configured");
+        assert_eq!((clamd.address.to_string().as_str(), clamd.max_bytes), ("tcp:clamd:3310", 25 << 20));
+        assert_eq!(Some(clamd.within), some.clamd.map(|clamd| clamd.within));
+    }
+
+    #[test]
     fn slots_and_concurrency_in_one_place_are_refused() {
         let refusal = refusal(layers("concurrency = 4\nslots = { cpu = 2 }", &[], &[]));
 
@@ -691,6 +750,12 @@ mod tests {
             ("max_video_fps = 0", "max_video_fps"),
             ("max_image_pixels = 300000000", "268435456"),
             ("keep_runs_days = 0", "leave it out"),
+            ("clamd = \"/run/clamav/clamd.ctl\"", "unix:/PATH"),
+            ("clamd = \"tcp:localhost\"", "tcp:HOST:PORT"),
+            ("clamd_max_mb = 2049", "2047"),
+            ("scan = \"always\"", "required, optional or off"),
+            ("scan = \"required\"", "clamd"),
+            ("unscanned = \"warn\"", "refuse or allow"),
             ("log = \"json,=,=\"", "log"),
             ("listen = \"8700\"", "127.0.0.1:8700"),
             ("listen = \"media.example:8700\"", "listen"),

@@ -112,7 +112,7 @@ impl Stage {
     /// The same, that names an address of its own.
     pub(crate) async fn run_telling(&self, tenant: &str, url: Option<&str>) -> RunId {
         let meta = RunMeta {
-            recipe: Recipe { name: "test".into(), description: String::new(), steps: Vec::new() },
+            recipe: Recipe::new("test", Vec::new()),
             input: Input::Upload("01JX".into()),
             priority: 50,
             fresh: false,

@@ -42,7 +42,7 @@ impl Work for Image {
         let answer = json!({ "variants": files.len() });
         let output =
             OutputRecord { name: step.clone(), kind: "image".into(), step: step.clone(), main, files, facts };
-        attempt.leave(step, &output);
+        attempt.leave_output(step, &output);
         Ok(answer)
     }
 }

@@ -38,6 +38,8 @@ impl Work for Publish {
             Taken::Busy => return Err(Failed::not_yet(BUSY_WAIT)),
             Taken::Superseded(by) => {
                 warn_of_later(attempt, &place, by.as_str());
+                // An earlier generation may have published there.
+                attempt.leave(PUBLISHED, &PublishedRecord::of(&place, BTreeSet::new()));
                 return Ok(json!({ "files": 0, "superseded_by": by }));
             }
         };
@@ -45,10 +47,7 @@ impl Work for Publish {
 
         let steps = outputs.into_iter().map(|(_, output)| output.step).collect();
         let files = copies.len();
-        attempt.leave(
-            PUBLISHED,
-            &PublishedRecord { prefix: place.address.clone(), bucket: place.bucket.clone(), steps },
-        );
+        attempt.leave(PUBLISHED, &PublishedRecord::of(&place, steps));
         Ok(json!({ "files": files, "prefix": place.address }))
     }
 }

@@ -7,8 +7,11 @@
 //! ```
 //! Names follow from the recipe, not from what came of it: whoever knows the recipe knows them beforehand.
 
+use std::collections::BTreeSet;
+
 use telecine_media::{ImageSpec, ImageVariant};
 
+use super::Place;
 use crate::kinds::variant_of;
 use crate::recipe::{Does, Recipe, Step};
 use crate::records::{OutputRecord, PublishedRecord, StoredFile};
@@ -96,6 +99,10 @@ fn size_of(variant: &ImageVariant) -> String {
 }
 
 impl PublishedRecord {
+    pub(crate) fn of(place: &Place, steps: BTreeSet<String>) -> Self {
+        Self { prefix: place.address.clone(), bucket: place.bucket.clone(), steps }
+    }
+
     /// From the root of the bucket or folder.
     pub(crate) fn key_of(&self, step: &Step, file: &StoredFile) -> String {
         format!("{}/{}", self.prefix, path_of(step, file))

@@ -16,7 +16,7 @@ use telecine_queue::{Needed, NewJob};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let promises: [(&str, fn()); 10] = [
+    let promises: [(&str, fn()); 12] = [
         (
             "built_in_recipes_have_the_jobs_of_their_golden_files",
             built_in_recipes_have_the_jobs_of_their_golden_files,
@@ -35,6 +35,11 @@ pub(crate) fn trials() -> Vec<Trial> {
             an_input_without_pictures_leaves_optional_ones_out,
         ),
         ("what_needs_a_step_that_was_left_out_is_left_out", what_needs_a_step_that_was_left_out_is_left_out),
+        (
+            "a_step_for_other_inputs_is_left_out_without_a_word",
+            a_step_for_other_inputs_is_left_out_without_a_word,
+        ),
+        ("an_input_that_no_step_is_for_is_refused", an_input_that_no_step_is_for_is_refused),
         (
             "a_required_step_that_the_input_cannot_give_is_refused",
             a_required_step_that_the_input_cannot_give_is_refused,
@@ -223,6 +228,8 @@ fn built_in_recipes_have_the_jobs_of_their_golden_files() {
         ("audio-sound-alone", built_in("audio", &[]), sound(60)),
         ("image-picture", built_in("image", &[]), picture()),
         ("thumbnail-1080p", built_in("thumbnail", &[]), film(60)),
+        ("optimize-1080p", built_in("optimize", &[]), film(60)),
+        ("optimize-picture", built_in("optimize", &[]), picture()),
     ];
     for (name, recipe, probe) in cases {
         let planned = planned(&recipe, &probe);
@@ -283,8 +290,8 @@ fn pictures_come_early_and_keep_no_viewer_waiting() {
 }
 
 fn every_job_stands_behind_what_it_needs() {
-    let all = "[steps.hls]\nkind = \"hls\"\nneeds = [\"scan\"]\n[steps.mp4]\nkind = \"mp4\"\nneeds = [\"hls\"]\n\
-               [steps.own]\nkind = \"mp4\"\n[steps.scan]\nkind = \"exec\"\nwith.command = [\"sh\"]\n\
+    let all = "[steps.hls]\nkind = \"hls\"\nneeds = [\"check\"]\n[steps.mp4]\nkind = \"mp4\"\nneeds = [\"hls\"]\n\
+               [steps.own]\nkind = \"mp4\"\n[steps.check]\nkind = \"exec\"\nwith.command = [\"sh\"]\n\
                [steps.pictures]\nkind = \"pictures\"\n[steps.audio]\nkind = \"audio\"\nneeds = [\"mp4\"]\n";
     for recipe in [built_in("web-video", &["mp4.enabled=true"]), built_in("vertical", &[]), parsed(all)] {
         for probe in [film(60), small_film(60), film(7_200)] {
@@ -321,8 +328,8 @@ fn costs_grow_with_the_work() {
 
 fn a_step_waits_for_all_of_what_it_needs() {
     let recipe = parsed(
-        "[steps.scan]\nkind = \"exec\"\nwith.command = [\"/bin/sh\"]\nlane = \"net\"\nattempts = 2\npriority = 90\n\
-         [steps.hls]\nkind = \"hls\"\nneeds = [\"scan\"]\n\
+        "[steps.check]\nkind = \"exec\"\nwith.command = [\"/bin/sh\"]\nlane = \"net\"\nattempts = 2\npriority = 90\n\
+         [steps.hls]\nkind = \"hls\"\nneeds = [\"check\"]\n\
          [steps.mp4]\nkind = \"mp4\"\nneeds = [\"hls\"]\n\
          [steps.tell]\nkind = \"exec\"\nneeds = [\"mp4\", \"hls\"]\nwith.command = [\"/bin/sh\"]\n",
     );
@@ -330,14 +337,16 @@ fn a_step_waits_for_all_of_what_it_needs() {
     let jobs = jobs(&recipe, &film(60));
 
     let of = |name: &'static str| jobs.iter().filter(move |job| step(job) == name);
-    assert!(of("hls").chain(of("hls.audio")).all(|job| needed_steps(&jobs, job) == BTreeSet::from(["scan"])));
+    assert!(
+        of("hls").chain(of("hls.audio")).all(|job| needed_steps(&jobs, job) == BTreeSet::from(["check"]))
+    );
     let package = of("hls.package").next().unwrap();
-    assert_eq!(needed_steps(&jobs, package), BTreeSet::from(["hls", "hls.audio", "scan"]));
+    assert_eq!(needed_steps(&jobs, package), BTreeSet::from(["hls", "hls.audio", "check"]));
     assert_eq!(needs(package).len(), of("hls").count() + 2, "every range is waited for");
     assert_eq!(needed_steps(&jobs, of("mp4").next().unwrap()), BTreeSet::from(["hls.package"]));
     assert_eq!(needed_steps(&jobs, of("tell").next().unwrap()), BTreeSet::from(["hls.package", "mp4"]));
-    let scan = of("scan").next().unwrap();
-    assert_eq!((scan.lane.as_str(), scan.max_attempts, scan.priority), ("net", 2, 90));
+    let check = of("check").next().unwrap();
+    assert_eq!((check.lane.as_str(), check.max_attempts, check.priority), ("net", 2, 90));
 }
 
 fn an_input_without_pictures_leaves_optional_ones_out() {
@@ -378,4 +387,22 @@ fn a_required_step_that_the_input_cannot_give_is_refused() {
         let CannotPlan::Step { step, source } = error else { panic!("{error}") };
         assert_eq!((step.as_str(), source.code()), (refused, "input_no_such_stream"), "{}", recipe.name);
     }
+}
+
+fn a_step_for_other_inputs_is_left_out_without_a_word() {
+    for (input, done) in [(film(60), ["hls", "poster", "video"]), (picture(), ["image", "thumb", ""])] {
+        let planned = planned(&built_in("optimize", &[]), &input);
+
+        assert!(planned.warnings.is_empty(), "{:?}", planned.warnings);
+        assert!(done.iter().all(|step| !planned.left_out.contains(&(*step).to_owned())), "{planned:?}");
+        assert_eq!(planned.left_out.len() + done.iter().filter(|step| !step.is_empty()).count(), 5);
+    }
+}
+
+fn an_input_that_no_step_is_for_is_refused() {
+    let (recipe, input) = (built_in("optimize", &[]), sound(60));
+
+    let error = Planned::of(&recipe, input.format, Some(&input), &capabilities()).unwrap_err();
+
+    assert_eq!(error.to_string(), "the recipe `optimize` takes image or video, and the input is audio");
 }

@@ -50,7 +50,12 @@ pub(super) async fn serve(config: &Config) -> Result<Answer> {
     };
     stop_relays(relay, running).await;
     say(if is_clean { "stopped" } else { "stopped; requests under way were cut off" });
-    Ok(if is_clean { Answer::Yes } else { Answer::No })
+    Ok(ended(&leaving))
+}
+
+/// A drain that came to its deadline has done what was asked of it; only who was hurried has left something undone.
+fn ended(leaving: &Leaving) -> Answer {
+    if leaving.hurry.is_cancelled() { Answer::No } else { Answer::Yes }
 }
 
 /// All of it in one process.
@@ -90,7 +95,7 @@ pub(super) async fn up(flags: &WorkerFlags, config: &Config, traces: Option<&Tra
     if !is_clean {
         say("requests under way were cut off");
     }
-    Ok(if is_clean { clean } else { Answer::No })
+    Ok(clean)
 }
 
 async fn start_kafka(config: &Config, kafka: Option<&Kafka>) -> Result<Option<kafka::Running>> {

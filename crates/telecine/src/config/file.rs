@@ -82,6 +82,9 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::MetricsListen
             | Key::MetricsPublic
             | Key::OtlpEndpoint
+            | Key::Clamd
+            | Key::Scan
+            | Key::Unscanned
             | Key::Webhooks
             | Key::KafkaBrokers
             | Key::KafkaGroup
@@ -150,6 +153,11 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::TranscodeTimeoutMs
             | Key::KafkaMaxBacklog
             | Key::KafkaBatch
+            | Key::ClamdMaxMb
+            | Key::ClamdTimeoutMs
+            | Key::KeepQuarantineDays
+            | Key::ScanSlots
+            | Key::MaxScanMb
             | Key::ToolMemoryMb,
             value,
         ) => integer(value),
@@ -165,6 +173,7 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
         }
         (Key::KafkaRequestTopic | Key::KafkaResponseTopic | Key::KafkaDeadLetterTopic, _) => None,
         (Key::KafkaResults | Key::KafkaCreateTopics | Key::KafkaPassword | Key::KafkaProperties, _) => None,
+        (Key::Clamd | Key::Scan | Key::Unscanned, _) => None,
     }
 }
 
@@ -211,6 +220,9 @@ fn expected(key: Key) -> &'static str {
         | Key::MetricsPublic
         | Key::KafkaCreateTopics => "true or false",
         Key::Recipes => "a text: the folder of your own recipes",
+        Key::Clamd => "a text such as \"unix:/run/clamav/clamd.ctl\" or \"tcp:127.0.0.1:3310\"",
+        Key::Scan => "\"required\", \"optional\" or \"off\"",
+        Key::Unscanned => "\"refuse\" or \"allow\"",
         Key::Webhooks => "tables such as [[webhooks]] with texts for url and secret",
         Key::Kinds => "a list of texts such as [\"pause\"]",
         Key::Slots => "a table such as { cpu = 2, net = 8 } or a text such as \"cpu=2,net=8\"",
@@ -240,6 +252,11 @@ fn expected(key: Key) -> &'static str {
         | Key::TranscodeTimeoutMs
         | Key::KafkaMaxBacklog
         | Key::KafkaBatch
+        | Key::ClamdMaxMb
+        | Key::ClamdTimeoutMs
+        | Key::KeepQuarantineDays
+        | Key::ScanSlots
+        | Key::MaxScanMb
         | Key::ToolMemoryMb => "a whole number",
     }
 }

@@ -39,6 +39,8 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         scratch: reader.required(Key::Scratch, folder)?,
         input_folders: reader.optional(Key::InputFolders, folders)?.unwrap_or_default(),
         intake: Intake::of(&reader)?,
+        scanning: super::scanning::of(&reader)?,
+        keep_quarantine: reader.required(Key::KeepQuarantineDays, days)?,
         slots: reader.slots()?,
         kinds: reader.optional(Key::Kinds, names)?,
         name: reader.optional(Key::Name, name)?,
@@ -87,6 +89,8 @@ fn add_derived_defaults(typed: &mut Layer) {
     // Who gives a public address has a proxy on this machine, as a rule: then every caller comes from this machine.
     let is_behind_proxy = typed.0.contains_key(&Key::PublicUrl);
     derived.push((Key::TrustLoopback, if is_behind_proxy { "off" } else { "on" }.into()));
+    let scan = if typed.0.contains_key(&Key::Clamd) { "required" } else { "off" };
+    derived.push((Key::Scan, scan.into()));
     if !typed.0.contains_key(&Key::Concurrency) {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         derived.push((Key::Slots, format!("cpu={cores},io={IO_SLOTS},net={NET_SLOTS}")));

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::telecine::Place;
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::telecine::{Place, until};
 
 /// A process that serves, on a port of its own. Killed when the test ends early.
 pub(crate) struct Serving {
@@ -116,14 +114,6 @@ impl Drop for Serving {
     }
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}: never");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn up_is_an_api_and_a_worker_and_drains_both() {
     let place = Place::new();
@@ -190,6 +180,26 @@ fn a_second_signal_does_not_wait_for_requests() {
 
     assert_eq!(code, Some(1), "{talk}");
     assert!(talk.contains("cut off"), "{talk}");
+}
+
+#[test]
+fn a_request_that_outlasts_the_drain_is_cut_off_and_the_end_is_clean() {
+    for command in ["serve", "up"] {
+        let place = Place::new();
+        place.write("telecine.toml", "drain_ms = 1500");
+        let serving = Serving::start(&place, &[command]);
+        let mut halfway = TcpStream::connect(&serving.address).expect("somebody listens");
+        let head = "POST /v1/session HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                    content-length: 100\r\nexpect: 100-continue\r\n\r\n";
+        halfway.write_all(head.as_bytes()).expect("a request can begin");
+        halfway.read_exact(&mut [0; 25]).expect("it is invited to go on");
+
+        serving.signal(Signal::TERM);
+        let (code, talk) = serving.ends();
+
+        assert_eq!(code, Some(0), "{command}: {talk}");
+        assert!(talk.contains("cut off"), "{command}: {talk}");
+    }
 }
 
 #[test]
