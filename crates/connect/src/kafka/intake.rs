@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::Offset;
 use rdkafka::TopicPartitionList;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{Message, OwnedMessage};
 use telecine_queue::Backoff;
@@ -34,6 +34,7 @@ const GATHERED_BYTES: usize = 8 << 20;
 const TAKE_WITHIN: Duration = Duration::from_secs(60);
 /// When it is to stop, it has this long.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
+const COMMIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// While it is too deep, the backlog is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const AGAIN: Backoff = Backoff { base_ms: 500, factor: 2, cap_ms: 15_000 };
@@ -100,6 +101,8 @@ struct Reader {
     options: Arc<KafkaOptions>,
     gathered: Vec<OwnedMessage>,
     flow: Flow,
+    /// A commit has failed and is tried again then, be there new records or not.
+    commit_at: Option<Instant>,
     paused: watch::Sender<bool>,
     stop: CancellationToken,
     /// Ends the look at how far it is behind.
@@ -131,6 +134,7 @@ impl Reader {
             options: Arc::clone(&kafka.options),
             gathered: Vec::new(),
             flow: Flow::Open,
+            commit_at: None,
             paused,
             stop,
             _watched: watched.drop_guard(),
@@ -157,6 +161,9 @@ impl Reader {
                 tracing::error!(%code, reason, "the consumer is beyond recovery; another one takes its place");
                 return Ended::Fatal;
             }
+            if self.commit_at.is_some_and(|at| at <= Instant::now()) {
+                self.commit();
+            }
             if !self.may_take() {
                 continue;
             }
@@ -166,7 +173,7 @@ impl Reader {
                 self.take_in();
             }
         }
-        commit(&self.consumer, CommitMode::Sync);
+        self.commit();
         Ended::Stopped
     }
 
@@ -198,6 +205,11 @@ impl Reader {
             self.gathered.retain(|record| !lost.contains(&record.partition()));
         }
         None
+    }
+
+    fn commit(&mut self) {
+        let is_done = commit(&self.consumer);
+        self.commit_at = (!is_done).then(|| Instant::now() + COMMIT_AGAIN_AFTER);
     }
 
     /// Whether it is time to take something, and the backlog lets it.
@@ -243,7 +255,7 @@ impl Reader {
         match self.patiently(self.desk.take_in(&self.gathered)) {
             Some(Ok(())) => {
                 self.store_offsets();
-                commit(&self.consumer, CommitMode::Async);
+                self.commit();
                 self.gathered.clear();
                 self.flow_on();
             }

@@ -10,7 +10,7 @@ use rdkafka::TopicPartitionList;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
-use rdkafka::error::{KafkaError as RdError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError as RdError, RDKafkaErrorCode};
 
 use super::{client, figures};
 
@@ -59,17 +59,17 @@ impl Membership {
     }
 }
 
-/// Commits what was stored for it. In the end or when partitions go, whoever comes next begins behind it.
-pub(super) fn commit(consumer: &BaseConsumer<Membership>, mode: CommitMode) {
-    match consumer.commit_consumer_state(mode) {
-        Ok(()) | Err(RdError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => {}
-        Err(error) => not_committed(&error),
+/// Commits what was stored for it, and waits for the answer: of one that is not waited for, a refusal (during a rebalance,
+/// for one) is told to nobody. `false`: it is still to be done.
+pub(super) fn commit(consumer: &BaseConsumer<Membership>) -> bool {
+    match consumer.commit_consumer_state(CommitMode::Sync) {
+        Ok(()) | Err(RdError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => true,
+        Err(error) => {
+            figures::not_committed();
+            tracing::info!(%error, "offsets were not committed; what is read again is known by its key");
+            false
+        }
     }
-}
-
-fn not_committed(error: &RdError) {
-    figures::not_committed();
-    tracing::warn!(%error, "offsets were not committed; what is read again is known by its key");
 }
 
 impl ClientContext for Membership {
@@ -87,7 +87,7 @@ impl ConsumerContext for Membership {
         let Rebalance::Revoke(partitions) = rebalance else { return };
         // One that took too long was given to another already; then there is nothing to commit.
         if !consumer.assignment_lost() {
-            commit(consumer, CommitMode::Sync);
+            commit(consumer);
         }
         let numbers = numbers(partitions);
         tracing::info!(partitions = ?numbers, "partitions go to others");
@@ -108,12 +108,6 @@ impl ConsumerContext for Membership {
             }
             Rebalance::Revoke(_) => {}
             Rebalance::Error(error) => tracing::warn!(%error, "the group could not be rebalanced"),
-        }
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
-        if let Err(error) = result {
-            not_committed(&error);
         }
     }
 }

@@ -230,6 +230,18 @@ impl KafkaServer {
         }
     }
 
+    /// How many are in a group, once they have agreed on who reads what.
+    pub(crate) fn members(&self, group: &str) -> Option<usize> {
+        let groups = self.consumer("look").fetch_group_list(Some(group), PATIENCE).expect("an answer");
+        let group = groups.groups().first()?;
+        (group.state() == "Stable").then(|| group.members().len())
+    }
+
+    pub(crate) fn has_topic(&self, topic: &str) -> bool {
+        let metadata = self.consumer("look").fetch_metadata(Some(topic), PATIENCE).expect("an answer");
+        metadata.topics().first().is_some_and(|found| found.error().is_none())
+    }
+
     /// How many records there are in a topic.
     pub(crate) fn count(&self, topic: &str) -> i64 {
         let consumer = self.consumer("read");

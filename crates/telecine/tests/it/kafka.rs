@@ -220,3 +220,41 @@ fn brokers_and_topics_are_a_part_of_health_and_figures() {
     assert_eq!(serve.ends().0, Some(0));
     server.kill();
 }
+
+#[test]
+fn kafka_may_be_a_process_of_its_own_and_can_be_left() {
+    let (place, server) = (Place::new(), KafkaServer::start());
+    configured(&place, &server, "create_topics = true\nformat = \"optimize\"\nrecipe = \"thumbnail\"");
+    let start = |command: &str| {
+        let mut command = place.command(&[command, "--log", "error"]);
+        command.env("TELECINE_SCRATCH", place.path("scratch")).env("TELECINE_INPUT_BUCKETS", "s3://films");
+        command.stderr(std::process::Stdio::null()).spawn().expect("the binary can be started")
+    };
+    let mut processes = [start("kafka"), start("worker")];
+
+    until("the topics are made", || server.has_topic("optimize-request"));
+    // There is no such bucket: the worker finds out.
+    let request = json!({"bucket": "films", "key": "a.mov", "userId": 7, "mediaId": "m-1"});
+    server.produce("optimize-request", [Sent::new(request), Sent::new("poison")]);
+    let runs = || place.json(&["runs", "ls"])["data"].clone();
+    until("it is a run", || runs()[0]["external_id"] == "m-1");
+    let run = runs()[0]["id"].as_str().expect("an id").to_owned();
+    let _ = place.run(&["runs", "cancel", &run]);
+    let results = server.read("optimize-response", 1);
+    for process in &mut processes {
+        let id = rustix::process::Pid::from_child(process);
+        rustix::process::kill_process(id, Signal::TERM).expect("it is there");
+        assert_eq!(process.wait().expect("it ends").code(), Some(0));
+    }
+
+    let told = body(&results[0]);
+    assert_eq!(
+        (&told["mediaId"], &told["userId"], &told["success"]),
+        (&json!("m-1"), &json!(7), &json!(false))
+    );
+    assert_eq!(server.committed("telecine", "optimize-request"), 2);
+    assert_eq!(server.count("optimize-request.dead"), 1);
+    let codes = [0, 1].map(|_| place.run(&["kafka", "--leave"]).code);
+    assert_eq!(codes, [Some(0), Some(1)], "left once, and then there is nothing to leave");
+    server.kill();
+}

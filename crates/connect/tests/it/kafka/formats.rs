@@ -95,7 +95,8 @@ async fn requests_of_the_plain_media_worker_are_taken_and_answered() {
     let results = office.server.read(&office.options.response_topic, 6);
 
     assert_eq!(ids(&runs), ["12", "m-1", "m-1"]);
-    let meta = RunMeta::of(&runs[0]).unwrap();
+    let named = runs.iter().find(|run| run.external_id.as_deref() == Some("m-1")).unwrap();
+    let meta = RunMeta::of(named).unwrap();
     assert_eq!(meta.input.to_string(), "s3://films/in/a b.mov");
     assert_eq!(meta.metadata, json!({"userId": "u-1", "mediaId": "m-1", "type": "video"}));
     let codes: Vec<_> = dead.iter().map(|it| header(it, "telecine-problem-code").unwrap()).collect();

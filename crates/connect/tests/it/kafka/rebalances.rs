@@ -4,6 +4,7 @@ use libtest_mimic::Trial;
 
 use super::office::{Office, ids};
 use super::shared;
+use crate::kafka_server::Sent;
 use crate::postgres_server::PostgresServer;
 use crate::stage::{On, promises};
 
@@ -12,24 +13,35 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
 }
 
 async fn members_that_come_and_go_take_each_record_once(on: On) {
-    const EACH: usize = 400;
     let office = Office::with(&shared(), &on, 6, |options| options.batch = 7).await;
-    office.produce_requests("a", EACH);
+    let members = || office.server.members(&office.options.group);
+    let mut produced = 0;
+    let mut produce = |count: usize| {
+        let ids = (produced..produced + count).map(|nth| format!("film-{nth}"));
+        office.produce(ids.map(|id| Sent::new(office.request(&id)).key(&id)));
+        produced += count;
+        produced
+    };
 
+    // Records keep coming while partitions are handed over, again and again.
+    produce(100);
     let first = office.intake();
     office.until(async || office.runs().await.len() > 20).await;
     let second = office.intake();
-    office.until(async || office.runs().await.len() > 100).await;
-    office.produce_requests("b", EACH);
-    first.stop().await;
+    office.until(async || produce(20) > 0 && members() == Some(2)).await;
     let third = office.intake();
-    office.until_runs(2 * EACH).await;
-    office.until_committed(2 * EACH as i64).await;
+    office.until(async || produce(20) > 0 && members() == Some(3)).await;
+    produce(100);
+    let leaving = tokio::spawn(first.stop());
+    office.until(async || produce(20) > 0 && members() == Some(2)).await;
+    leaving.await.unwrap();
+    let all = produce(100);
+    office.until_runs(all).await;
+    office.until_committed(all as i64).await;
     second.stop().await;
     third.stop().await;
 
-    let mut expected: Vec<String> =
-        ["a", "b"].iter().flat_map(|prefix| (0..EACH).map(move |nth| format!("{prefix}-{nth}"))).collect();
+    let mut expected: Vec<String> = (0..all).map(|nth| format!("film-{nth}")).collect();
     expected.sort_unstable();
     assert_eq!(ids(&office.runs().await), expected);
     office.queue.close().await;
