@@ -21,9 +21,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path as StorePath;
 use object_store::signer::Signer;
-use object_store::{
-    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
-};
+use object_store::{Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
 use url::Url;
@@ -50,6 +48,13 @@ pub struct Blobs {
 enum Place {
     Folder(Folder),
     Bucket(Box<Bucket>),
+}
+
+/// What becomes of puts that never ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfinished {
+    Count,
+    Remove,
 }
 
 /// What a fetch wrote.
@@ -199,10 +204,28 @@ impl Blobs {
 
     pub async fn put_bytes(&self, key: &str, bytes: Bytes) -> Result<(), StoreError> {
         let length = bytes.len() as u64;
-        let put = self.store().put(&self.path(key)?, PutPayload::from_bytes(bytes)).await;
-        let put = put.map(drop).map_err(|error| StoreError::of(key, &error));
+        let put = match &*self.place {
+            Place::Folder(folder) => self.write(folder, key, bytes, false).await.map(drop),
+            Place::Bucket(bucket) => {
+                let put = bucket.s3.put(&self.path(key)?, PutPayload::from_bytes(bytes)).await;
+                put.map(drop).map_err(|error| StoreError::of(key, &error))
+            }
+        };
         figures::put(length, &put);
         put
+    }
+
+    async fn write(
+        &self,
+        folder: &Folder,
+        key: &str,
+        bytes: Bytes,
+        only_new: bool,
+    ) -> Result<bool, StoreError> {
+        let (folder, destination) = (folder.clone(), folder.root.join(self.path(key)?.as_ref()));
+        let written = tokio::task::spawn_blocking(move || folder.write(&destination, &bytes, only_new));
+        let written = written.await.map_err(|error| StoreError::Unavailable { reason: error.to_string() })?;
+        written.map_err(|error| StoreError::of_io(key, &error))
     }
 
     /// Stores it unless there is something under the key; says whether it did.
@@ -211,36 +234,70 @@ impl Blobs {
     pub async fn put_new(&self, key: &str, bytes: Bytes) -> Result<bool, StoreError> {
         match &*self.place {
             Place::Bucket(bucket) => bucket.put_new(key, bytes).await,
-            Place::Folder(folder) => {
-                let payload = PutPayload::from_bytes(bytes);
-                match folder.files.put_opts(&self.path(key)?, payload, PutMode::Create.into()).await {
-                    Ok(_) => Ok(true),
-                    Err(Error::AlreadyExists { .. }) => Ok(false),
-                    Err(error) => Err(StoreError::of(key, &error)),
-                }
-            }
+            Place::Folder(folder) => self.write(folder, key, bytes, true).await,
         }
     }
 
     /// Stores a copy of a blob, without its bytes passing through here where the store can do that.
     pub(crate) async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
-        let (source, destination) = (self.path(from)?, self.path(to)?);
+        self.copy_into(self, from, to).await
+    }
+
+    /// Whether [`Blobs::copy`] takes one of that size.
+    pub(crate) fn can_copy(&self, bytes: u64) -> bool {
+        self.can_copy_into(self, bytes)
+    }
+
+    /// Stores a copy of a blob in another store that [`Blobs::can_copy_into`] says yes to.
+    pub(crate) async fn copy_into(&self, other: &Self, from: &str, to: &str) -> Result<(), StoreError> {
+        let source = self.path(from)?;
         match &*self.place {
             Place::Folder(folder) => {
                 let file = folder.root.join(source.as_ref());
                 let opened = open_regular(&file).map_err(|error| StoreError::of_io(from, &error))?;
-                self.put(to, opened, Some(file)).await
+                other.put(to, opened, Some(file)).await
             }
             Place::Bucket(bucket) => {
-                let copied = bucket.s3.copy(&source, &destination).await;
+                let copied = bucket.s3.copy(&source, &other.path(to)?).await;
                 copied.map_err(|error| StoreError::of(from, &error))
             }
         }
     }
 
-    /// Whether [`Blobs::copy`] takes one of that size.
-    pub(crate) fn can_copy(&self, bytes: u64) -> bool {
-        matches!(&*self.place, Place::Folder(_)) || bytes <= COPY_BYTES
+    /// Whether a blob of that size gets into another store without a detour through scratch.
+    pub(crate) fn can_copy_into(&self, other: &Self, bytes: u64) -> bool {
+        match (&*self.place, &*other.place) {
+            (Place::Folder(_), _) => true,
+            (Place::Bucket(own), Place::Bucket(other)) => own.name == other.name && bytes <= COPY_BYTES,
+            (Place::Bucket(_), Place::Folder(_)) => false,
+        }
+    }
+
+    /// Where this store lies in another one, empty where both are the same; `None`: it lies elsewhere.
+    pub(crate) fn lies_in(&self, other: &Self) -> Option<String> {
+        match (&*self.place, &*other.place) {
+            (Place::Folder(own), Place::Folder(other)) => {
+                let rest = own.root.strip_prefix(&other.root).ok()?;
+                rest.to_str().map(str::to_owned)
+            }
+            (Place::Bucket(own), Place::Bucket(other)) if own.name == other.name => {
+                let (own, other) =
+                    (StorePath::from(own.prefix.as_str()), StorePath::from(other.prefix.as_str()));
+                let rest: Vec<String> =
+                    own.prefix_match(&other)?.map(|part| part.as_ref().to_owned()).collect();
+                Some(rest.join("/"))
+            }
+            (Place::Folder(_) | Place::Bucket(_), _) => None,
+        }
+    }
+
+    /// `s3://bucket`, and the whole key in it; in a folder the key alone.
+    pub(crate) fn address_of(&self, key: &str) -> Result<(Option<String>, String), StoreError> {
+        let bucket = match &*self.place {
+            Place::Folder(_) => None,
+            Place::Bucket(bucket) => Some(format!("s3://{}", bucket.name)),
+        };
+        Ok((bucket, self.path(key)?.to_string()))
     }
 
     pub async fn get_bytes(&self, key: &str) -> Result<Bytes, StoreError> {
@@ -393,21 +450,35 @@ impl Blobs {
 
     /// Removes what puts that never ended have left: staged files in a folder, parts of uploads in a bucket.
     pub async fn sweep_unfinished(&self, older_than: Duration) -> Result<usize, StoreError> {
-        self.sweep_unfinished_below("", older_than).await
+        self.unfinished_below("", older_than, Unfinished::Remove).await
     }
 
-    /// The same, of keys below a prefix.
+    /// How many of those there are.
+    pub(crate) async fn count_unfinished(&self, older_than: Duration) -> Result<usize, StoreError> {
+        self.unfinished_below("", older_than, Unfinished::Count).await
+    }
+
+    /// Removes those of keys below a prefix.
     pub(crate) async fn sweep_unfinished_below(
         &self,
         prefix: &str,
         older_than: Duration,
     ) -> Result<usize, StoreError> {
+        self.unfinished_below(prefix, older_than, Unfinished::Remove).await
+    }
+
+    async fn unfinished_below(
+        &self,
+        prefix: &str,
+        older_than: Duration,
+        fate: Unfinished,
+    ) -> Result<usize, StoreError> {
         match &*self.place {
-            Place::Bucket(bucket) => bucket.abort_uploads(prefix, older_than).await,
+            Place::Bucket(bucket) => bucket.unfinished_uploads(prefix, older_than, fate).await,
             Place::Folder(folder) => {
                 let (folder, prefix) = (folder.clone(), prefix.to_owned());
                 let swept =
-                    tokio::task::spawn_blocking(move || folder.remove_staged(&prefix, older_than)).await;
+                    tokio::task::spawn_blocking(move || folder.staged(&prefix, older_than, fate)).await;
                 let swept = swept.map_err(|error| StoreError::Unavailable { reason: error.to_string() })?;
                 swept.map_err(|error| StoreError::of_io("staged files", &error))
             }

@@ -80,7 +80,7 @@ pub(crate) async fn borrow(attempt: &Attempt<'_>, work: &WorkName) -> Attempted<
         return Ok(None);
     }
     for (key, output) in outputs {
-        attempt.leave(key, &output);
+        attempt.leave_output(key, &output);
     }
     for (key, warning) in read_all::<WarningRecord>(queue, &owner).await? {
         attempt.leave(key, &warning);

@@ -11,7 +11,8 @@ use telecine_queue::{Job, JobFilter, JobState, Page, Queue, QueueError, Run, Run
 
 use crate::lifetime::is_deleted;
 use crate::records::{
-    FailureRecord, InputRecord, OutputRecord, RunRecord, ScanRecord, StoredFile, WarningRecord, with_pages,
+    FailureRecord, InputRecord, OutputRecord, PublishedRecord, RunRecord, ScanRecord, WarningRecord,
+    with_pages,
 };
 use facts::Facts;
 
@@ -43,6 +44,8 @@ pub struct RunDocument {
     pub outputs: Vec<OutputShown>,
     pub warnings: Vec<WarningShown>,
     pub error: Option<ErrorShown>,
+    /// Where it publishes its outputs, as it was asked for.
+    pub publish_to: Option<String>,
     /// As it was submitted.
     pub metadata: Value,
 }
@@ -115,8 +118,26 @@ pub struct OutputShown {
     pub required: bool,
     /// The file to begin with: its key in the store.
     pub uri: Option<String>,
-    pub files: Vec<StoredFile>,
+    /// The same where the run published it: `s3://bucket/key`, or a key below the folder. A later run for the same prefix
+    /// may have replaced it.
+    pub published: Option<String>,
+    pub files: Vec<FileShown>,
     pub facts: Value,
+}
+
+/// A file of an output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FileShown {
+    /// From the step's folder: `720p/00007-3f9a1c2b.m4s`.
+    pub path: String,
+    /// In the store.
+    pub key: String,
+    pub bytes: u64,
+    pub sha256: String,
+    /// Its key where the run published it, from the root of the bucket or folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -189,9 +210,15 @@ pub async fn describe_run(queue: &dyn Queue, run: Run) -> Result<RunDocument, Qu
     let mut jobs = jobs_of_run(queue, &run.id, &[]).await?;
     jobs.reverse();
     let mut records = Vec::new();
-    for kind in
-        [InputRecord::TYPE, ScanRecord::TYPE, OutputRecord::TYPE, WarningRecord::TYPE, FailureRecord::TYPE]
-    {
+    let kinds = [
+        InputRecord::TYPE,
+        ScanRecord::TYPE,
+        OutputRecord::TYPE,
+        PublishedRecord::TYPE,
+        WarningRecord::TYPE,
+        FailureRecord::TYPE,
+    ];
+    for kind in kinds {
         records.extend(queue.records(&run.id, Some(kind)).await?);
     }
     let records = with_pages(queue, &run.id, records).await?;

@@ -1,5 +1,7 @@
 //! How an attempt of a job fails: one shape for media, store and queue, told to the queue and kept for the user.
 
+use std::time::Duration;
+
 use telecine_media::MediaError;
 use telecine_queue::{Failure, Job, JobContext, JobError, QueueError};
 
@@ -16,6 +18,8 @@ pub struct Failed {
     pub hint: String,
     pub stderr_tail: String,
     pub retryable: bool,
+    /// Nothing went wrong: the same is to be tried after this long, at no cost.
+    pub(crate) not_before: Option<Duration>,
 }
 
 pub(crate) type Attempted<T> = Result<T, Failed>;
@@ -28,11 +32,20 @@ impl Failed {
             hint: hint.into(),
             stderr_tail: String::new(),
             retryable: false,
+            not_before: None,
         }
     }
 
     pub fn for_now(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { retryable: true, ..Self::for_good(code, message, hint) }
+    }
+
+    /// It is somebody else's turn.
+    pub(crate) fn not_yet(delay: Duration) -> Self {
+        Self {
+            not_before: Some(delay),
+            ..Self::for_now("not_yet", "somebody else is at it", "it goes on by itself")
+        }
     }
 
     /// Something in us is wrong: no attempt mends it.
@@ -47,6 +60,9 @@ impl Failed {
 
     /// The same after an attempt that started programs: one of them may be the reason.
     pub(crate) fn settle_after(self, tools: Option<&ToolRuns>, job: &Job, context: &JobContext) -> Failure {
+        if let Some(delay) = self.not_before {
+            return Failure::Snooze(delay);
+        }
         let ended = tools.and_then(|tools| tools.failed_with(&self.stderr_tail));
         let (exit_code, signal) = ended.unwrap_or_default();
         let step = job.step.clone().unwrap_or_else(|| job.kind.clone());
@@ -84,6 +100,7 @@ impl From<MediaError> for Failed {
             stderr_tail: error.stderr_tail().to_owned(),
             // A cancelled attempt is settled by whoever cancelled it; where nobody did, it may run again.
             retryable: error.is_retryable() || matches!(error, MediaError::Cancelled { .. }),
+            not_before: None,
         }
     }
 }
@@ -101,11 +118,15 @@ fn raisable(code: &str) -> Option<&'static str> {
 
 impl From<CannotPlan> for Failed {
     fn from(error: CannotPlan) -> Self {
-        let failed = match error.source {
-            Obstacle::Media(error) => Self::from(error),
-            Obstacle::NoProgram(error) => Self::from(error),
+        let (step, failed) = match error {
+            CannotPlan::Step { step, source: Obstacle::Media(error) } => (step, Self::from(error)),
+            CannotPlan::Step { step, source: Obstacle::NoProgram(error) } => (step, Self::from(error)),
+            CannotPlan::NoStepFits { .. } => {
+                let hint = "use a recipe for such inputs; `telecine recipes show` says what each takes";
+                return Self::for_good("unsupported_format", error.to_string(), hint);
+            }
         };
-        Self { message: format!("step `{}`: {}", error.step, failed.message), ..failed }
+        Self { message: format!("step `{step}`: {}", failed.message), ..failed }
     }
 }
 
@@ -117,6 +138,7 @@ impl From<StoreError> for Failed {
             hint: error.hint().to_owned(),
             stderr_tail: String::new(),
             retryable: error.is_retryable(),
+            not_before: None,
         }
     }
 }

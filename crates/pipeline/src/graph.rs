@@ -18,7 +18,9 @@ use serde_json::{Value, json};
 use telecine_media::{Delivery, Plan, Probe};
 use telecine_queue::{Need, Needed, NewJob, OnFailed};
 
-use crate::kinds::{CONCLUDE, ENCODE_AUDIO, ENCODE_RANGE, MP4, PACKAGE, PLAYABLE, REMUX, RangePayload};
+use crate::kinds::{
+    CONCLUDE, ENCODE_AUDIO, ENCODE_RANGE, MP4, PACKAGE, PLAYABLE, PUBLISH, REMUX, RangePayload,
+};
 use crate::recipe::{Does, Recipe, Step};
 
 /// Workers that may die under a job without its getting any further. Strangers' files are read by programs that are
@@ -39,6 +41,8 @@ pub(crate) struct Graph<'a> {
     pub(crate) source_bytes: u64,
     /// Whether jobs have to copy what they read to their scratch folders first.
     pub(crate) store_is_remote: bool,
+    /// Whether the outputs get keys of the caller's own.
+    pub(crate) publishes: bool,
 }
 
 /// A job before its place among the others is known.
@@ -75,6 +79,11 @@ impl Graph<'_> {
             drafts.last_of_step.insert(step.name.clone(), last);
         }
         let (mut jobs, last_of_step) = drafts.arranged();
+        if self.publishes {
+            let scratch_bytes = if self.store_is_remote { self.source_bytes } else { 0 };
+            let job = NewJob { scratch_bytes, ..publish(self.priority) };
+            jobs.push(self.behind_all(job, &last_of_step));
+        }
         jobs.push(self.conclude(&last_of_step));
         jobs
     }
@@ -173,7 +182,10 @@ impl Graph<'_> {
     fn conclude(&self, last_of_step: &BTreeMap<String, usize>) -> NewJob {
         let job =
             NewJob::new(CONCLUDE, json!({})).lane("io").step(CONCLUDE).priority(self.priority).optional();
-        let job = NewJob { max_lost: MAX_LOST, ..job };
+        self.behind_all(NewJob { max_lost: MAX_LOST, ..job }, last_of_step)
+    }
+
+    fn behind_all(&self, job: NewJob, last_of_step: &BTreeMap<String, usize>) -> NewJob {
         last_of_step.iter().fold(job, |job, (name, nth)| {
             let is_required = self.recipe.step(name).is_some_and(|step| step.required);
             let on_failed = if is_required { OnFailed::Skip } else { OnFailed::RunAnyway };
@@ -193,6 +205,13 @@ impl Graph<'_> {
         let max_attempts = step.attempts.unwrap_or(job.max_attempts);
         NewJob { scratch_bytes, required: step.required, max_attempts, max_lost: MAX_LOST, ..job }
     }
+}
+
+/// Publishes what a run has made, or borrowed.
+pub(crate) fn publish(priority: u8) -> NewJob {
+    let lane = crate::kinds::lane_of(PUBLISH).unwrap_or("net");
+    let job = NewJob::new(PUBLISH, json!({})).lane(lane).step(PUBLISH).priority(priority);
+    NewJob { max_lost: MAX_LOST, ..job }
 }
 
 /// How many of a film's jobs must be done before it can be played: the first range and the sound, or the copy.

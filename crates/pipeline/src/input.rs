@@ -165,7 +165,7 @@ impl fmt::Display for Input {
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Url(address) => f.write_str(&without_secrets(address)),
             Self::S3(address) => f.write_str(address),
-            Self::Upload(id) => write!(f, "upload {id}"),
+            Self::Upload(id) => write!(f, "upload:{id}"),
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   _cache/{tenant}/{work}.json               which run did a piece of work
+//!   _publications/{place}/{run}.json          what a run put below a prefix that its caller chose
 //!   {tenant}/{run}/source
 //!   _quarantine/{tenant}/{run}                an infected input, and beside it {run}.json, which tells what was found
 //!   _uploads/{tenant}/{id}                    a complete upload, and beside it {id}.json, which tells its hash
@@ -17,11 +18,14 @@ use crate::blobs::{hash_bytes, hex};
 const LONGEST: usize = 200;
 /// The nameless tenant's folder. No tenant can be called so: a name in a key begins with a letter or a digit.
 const NAMELESS: &str = "_";
-const CACHE: &str = "_cache";
+/// Entries of the cache, of all tenants, lie below this.
+pub(crate) const CACHE: &str = "_cache";
+const PUBLICATIONS: &str = "_publications";
 /// Infected inputs of all tenants lie below this. Nothing is ever served or read from there.
 pub(crate) const QUARANTINE: &str = "_quarantine";
 /// Uploads of all tenants lie below this.
 pub(crate) const UPLOADS: &str = "_uploads";
+const SIDECAR: &str = ".json";
 
 /// Everything of a run lies under this.
 pub fn of_run(tenant: &str, run: &RunId) -> String {
@@ -54,7 +58,17 @@ pub(crate) fn kept_below(folder: &str) -> String {
 
 /// A [`crate::CompletedUpload`] as JSON.
 pub fn upload_sidecar(tenant: &str, id: &str) -> Option<String> {
-    upload(tenant, id).map(|key| format!("{key}.json"))
+    upload(tenant, id).map(|key| sidecar_of(&key))
+}
+
+/// Beside the bytes of an upload. No id has a point in it.
+pub(crate) fn sidecar_of(upload: &str) -> String {
+    format!("{upload}{SIDECAR}")
+}
+
+/// Whose sidecar it is; `None`: it is none.
+pub(crate) fn upload_of(sidecar: &str) -> Option<&str> {
+    sidecar.strip_suffix(SIDECAR)
 }
 
 /// Where an infected input of a run goes: what is said of it, and its bytes.
@@ -83,6 +97,16 @@ pub(crate) fn cache(tenant: &str, work: &str) -> String {
     format!("{CACHE}/{}/{work}.json", tenant_folder(tenant))
 }
 
+/// Lists of what was published at a place lie under this.
+pub(crate) fn publications(place: &str) -> String {
+    format!("{PUBLICATIONS}/{place}")
+}
+
+/// What one run put there.
+pub(crate) fn publication(place: &str, run: &RunId) -> String {
+    format!("{}/{run}.json", publications(place))
+}
+
 /// Whether runs of a tenant lie in a folder of that name: those of ours that are no tenant's begin with a line, too.
 pub(crate) fn is_tenant_folder(name: &str) -> bool {
     name == NAMELESS || !name.starts_with('_')
@@ -90,7 +114,7 @@ pub(crate) fn is_tenant_folder(name: &str) -> bool {
 
 /// A tenant's name as one part of a key: what could be read as more than that is spelled out in hexadecimal digits, and
 /// stands for itself by its hash where that would be longer than a folder's name may be.
-fn tenant_folder(tenant: &str) -> String {
+pub(crate) fn tenant_folder(tenant: &str) -> String {
     let is_plain = tenant.starts_with(|first: char| first.is_ascii_alphanumeric())
         && tenant.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
         && !tenant.starts_with("x-")

@@ -15,9 +15,10 @@ mod package;
 mod pictures;
 mod plan;
 mod playable;
+mod publish;
 mod remux;
 mod scan;
-mod sweep;
+pub(crate) mod sweep;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +36,9 @@ use crate::blobs::hash_file;
 use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::keys;
 use crate::log::ToolRuns;
-use crate::records::{INPUT, InputRecord, RunRecord, SourceAt, StoredFile, pages_of, read};
+use crate::records::{
+    INPUT, InputRecord, OUTPUT_READY, OutputRecord, RunRecord, SourceAt, StoredFile, pages_of, read,
+};
 use crate::scratch::JobFolder;
 use crate::source::Source;
 use crate::submission::RunMeta;
@@ -44,12 +47,15 @@ use crate::workshop::Workshop;
 pub(crate) use encode_range::RangePayload;
 pub use exec::NoProgram;
 pub(crate) use exec::find_program;
+pub(crate) use image::variant_of;
 pub use sweep::schedule_sweeps;
 pub(crate) use sweep::sign_in;
 
 pub const INGEST: &str = "ingest";
 pub(crate) const SCAN: &str = "scan";
 pub(crate) const PLAN: &str = "plan";
+/// The part of `ingest` that waits for a scan.
+pub(crate) const PLAN_STEP: &str = "ingest.plan";
 pub(crate) const ENCODE_RANGE: &str = "encode_range";
 pub(crate) const ENCODE_AUDIO: &str = "encode_audio";
 pub(crate) const REMUX: &str = "remux";
@@ -60,11 +66,12 @@ pub(crate) const PICTURES: &str = "pictures";
 pub(crate) const IMAGE: &str = "image";
 pub(crate) const AUDIO: &str = "audio";
 pub(crate) const EXEC: &str = "exec";
+pub(crate) const PUBLISH: &str = "publish";
 pub(crate) const CONCLUDE: &str = "conclude";
 pub(crate) const SWEEP: &str = "sweep";
 
 /// Every kind, with the lane its jobs belong in.
-pub const LANES: [(&str, &str); 15] = [
+pub const LANES: [(&str, &str); 16] = [
     (INGEST, "io"),
     (SCAN, "net"),
     (PLAN, "io"),
@@ -78,6 +85,8 @@ pub const LANES: [(&str, &str); 15] = [
     (IMAGE, "cpu"),
     (AUDIO, "cpu"),
     (EXEC, "cpu"),
+    // Stopped before its worker's lease ends: no fence guards the keys of others.
+    (PUBLISH, "net"),
     (CONCLUDE, "io"),
     (SWEEP, "io"),
 ];
@@ -98,6 +107,7 @@ pub fn all(shop: &Arc<Workshop>) -> Kinds {
         .with(shop.kind(IMAGE, image::Image))
         .with(shop.kind(AUDIO, audio::Audio))
         .with(shop.kind(EXEC, exec::Exec))
+        .with(shop.kind(PUBLISH, publish::Publish))
         .with(shop.kind(CONCLUDE, conclude::Conclude))
         .with(sweep::Sweep(Arc::clone(shop)))
 }
@@ -153,6 +163,16 @@ impl Attempt<'_> {
     /// Leaves a record, at once and under the fence of this job.
     pub(crate) fn leave<T: RunRecord>(&self, key: impl Into<String>, document: &T) {
         pages_of(key, document).into_iter().for_each(|page| self.context.record(page));
+    }
+
+    /// Leaves the record of an output, with which the run tells that it is ready.
+    pub(crate) fn leave_output(&self, key: impl Into<String>, output: &OutputRecord) {
+        let mut pages = pages_of(key, output);
+        // The one that names the others: with it the output is there.
+        if let Some(head) = pages.pop() {
+            pages.push(head.telling(OUTPUT_READY, output.told()));
+        }
+        pages.into_iter().for_each(|page| self.context.record(page));
     }
 
     /// What the run was submitted with.

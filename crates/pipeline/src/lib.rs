@@ -33,11 +33,14 @@ pub mod kinds;
 mod lifetime;
 mod live;
 mod log;
+mod media_type;
 mod nearest;
 mod outlook;
 pub mod outside;
 mod planned;
+mod published;
 mod recipe;
+mod reconcile;
 pub mod records;
 mod request;
 mod retry;
@@ -50,9 +53,9 @@ mod workshop;
 
 pub use blobs::{BlobMeta, BlobReader, Blobs, FetchError, Fetched, StoreError, StoreOptions};
 pub use document::{
-    ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, RunSummary,
-    StepShown, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run, progress_of,
-    run_of_tenant, shown_run, summarise,
+    ErrorShown, FileShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument,
+    RunSummary, StepShown, StepStatus, SummarisedRuns, WarningShown, describe, describe_run, jobs_of_run,
+    progress_of, run_of_tenant, shown_run, summarise,
 };
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
@@ -60,15 +63,18 @@ pub use kinds::NoProgram;
 pub use lifetime::{Deleted, delete, forget, is_deleted};
 pub use live::{LiveFilm, live_film};
 pub use log::{AttemptLog, JobLog, RunLog, run_log};
+pub use media_type::MediaType;
 pub use nearest::did_you_mean;
 pub use outlook::{
     CommandOutlook, Estimate, JobsOutlook, Outlook, StepOutlook, look_ahead, prefers_hardware,
 };
 pub use planned::{CannotPlan, Obstacle, Planned, examine};
+pub use published::{Published, prefix_fault, unpublish};
 pub use recipe::{
     Does, ExecSpec, Listed, NoRecipe, Param, ParamError, ParamErrors, ParamType, Recipe, RecipeError,
     RecipeErrors, RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
+pub use reconcile::{Finding, News, Outcome, ReconcileOptions, Tally, Trouble, reconcile};
 pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority, whole};
 pub use retry::retry;
 pub use scan::{
@@ -76,7 +82,7 @@ pub use scan::{
     Verdict,
 };
 pub use scratch::{JobFolder, Scratch};
-pub use shelf::{Shelf, live_playlist};
+pub use shelf::{Shelf, live_name};
 pub use source::{CacheRoom, PullPatience, is_below};
-pub use submission::{RunMeta, RunWebhook, Submission, Submitted, submit};
+pub use submission::{RunMeta, RunWebhook, Submission, Submitted, submit, submit_all};
 pub use workshop::Workshop;

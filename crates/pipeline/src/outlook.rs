@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::failure::Failed;
 use crate::graph::film_bytes;
 use crate::input::Input;
+use crate::media_type::any_of;
 use crate::planned::{CannotPlan, Planned, examine};
 use crate::recipe::{Does, Recipe, Step};
 use crate::records::WarningRecord;
@@ -42,7 +43,7 @@ pub struct Outlook {
 pub struct StepOutlook {
     #[serde(flatten)]
     pub step: Step,
-    /// Why it cannot be done with this input.
+    /// Why it is not done with this input.
     pub left_out: Option<String>,
     /// Of a step that makes a film.
     pub plan: Option<Plan>,
@@ -139,7 +140,10 @@ impl StepOutlook {
         let why = planned.warnings.iter().find(|warning| is_left_out && warning.step == step.name);
         Self {
             step: step.clone(),
-            left_out: why.map(|warning| warning.message.clone()),
+            left_out: is_left_out.then(|| match why {
+                Some(warning) => warning.message.clone(),
+                None => format!("it is for inputs of the type {}", any_of(&step.takes)),
+            }),
             plan: planned.plans.get(&step.name).cloned(),
         }
     }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::graph::Graph;
 use crate::kinds::{NoProgram, find_program};
+use crate::media_type::{MediaType, any_of};
 use crate::recipe::{Does, Recipe, Step};
 use crate::records::WarningRecord;
 
@@ -39,18 +40,21 @@ pub async fn examine(
 pub struct Planned {
     /// Of the steps that make a film, by name.
     pub plans: BTreeMap<String, Plan>,
-    /// Optional steps that this input cannot give, by name.
+    /// Steps that are for other inputs, and optional ones that this one cannot give, by name.
     pub left_out: Vec<String>,
-    /// Why they were left out, and what else is lost.
+    /// Why the input could not give them, and what else is lost.
     pub warnings: Vec<WarningRecord>,
 }
 
-/// A required step cannot be done with this input.
+/// Nothing can be done with this input.
 #[derive(Debug, thiserror::Error)]
-#[error("step `{step}`")]
-pub struct CannotPlan {
-    pub step: String,
-    pub source: Obstacle,
+pub enum CannotPlan {
+    /// A required step cannot be done.
+    #[error("step `{step}`")]
+    Step { step: String, source: Obstacle },
+    /// Every step of the recipe is for other inputs.
+    #[error("the recipe `{recipe}` takes {takes}, and the input is {}", media.map_or("none of them", MediaType::as_str))]
+    NoStepFits { recipe: String, takes: String, media: Option<MediaType> },
 }
 
 /// Why a step cannot be done.
@@ -91,8 +95,18 @@ impl Planned {
         probe: Option<&Probe>,
         capabilities: &Capabilities,
     ) -> Result<Self, CannotPlan> {
+        let media = MediaType::of(format, probe);
+        if recipe.fitting_steps(media).next().is_none() {
+            let taken = |media: &MediaType| recipe.fitting_steps(Some(*media)).next().is_some();
+            let takes: Vec<MediaType> = MediaType::ALL.into_iter().filter(taken).collect();
+            return Err(CannotPlan::NoStepFits { recipe: recipe.name.clone(), takes: any_of(&takes), media });
+        }
         let mut planned = Self::default();
         for step in recipe.enabled_steps() {
+            if !step.fits(media) {
+                planned.left_out.push(step.name.clone());
+                continue;
+            }
             if let Some(missing) = step.needs.iter().find(|need| planned.left_out.contains(need)) {
                 let message = format!("it needs {missing}, which was left out");
                 planned.leave_out(&step.name, "need_left_out", message);
@@ -104,7 +118,7 @@ impl Planned {
                 Err(error) if !step.required && !error.is_retryable() => {
                     planned.leave_out(&step.name, error.code(), error.to_string());
                 }
-                Err(source) => return Err(CannotPlan { step: step.name.clone(), source }),
+                Err(source) => return Err(CannotPlan::Step { step: step.name.clone(), source }),
             }
         }
         Ok(planned)
@@ -120,6 +134,7 @@ impl Planned {
             probe,
             source_bytes: probe.map_or(0, |probe| probe.file_bytes),
             store_is_remote: false,
+            publishes: false,
         };
         graph.jobs()
     }

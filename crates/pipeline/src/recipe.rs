@@ -25,6 +25,9 @@ pub use params::{ParamError, ParamErrors, parse_params};
 pub use registry::{Listed, NoRecipe, RecipeOrigin, Recipes};
 pub use settable::{Param, ParamType};
 
+use crate::media_type::MediaType;
+use crate::records::InputRecord;
+
 /// A recipe whose steps are all known and whose needs can be met.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recipe {
@@ -46,6 +49,9 @@ pub struct Step {
     pub name: String,
     #[serde(flatten)]
     pub does: Does,
+    /// What an input must be for it, by its content; empty is anything.
+    #[serde(default, rename = "for", skip_serializing_if = "Vec::is_empty")]
+    pub takes: Vec<MediaType>,
     /// Steps that must end first, by name.
     #[serde(default)]
     pub needs: Vec<String>,
@@ -146,9 +152,14 @@ impl Recipe {
         !self.steps.iter().any(|step| matches!(step.does, Does::Exec(_)))
     }
 
-    /// The steps that are done.
+    /// The steps that are done, whatever the input is.
     pub fn enabled_steps(&self) -> impl Iterator<Item = &Step> {
         self.steps.iter().filter(|step| step.enabled)
+    }
+
+    /// The steps that are done with such an input.
+    pub fn fitting_steps(&self, media: Option<MediaType>) -> impl Iterator<Item = &Step> {
+        self.enabled_steps().filter(move |step| step.fits(media))
     }
 
     /// The `hls` step whose segments an `mp4` step takes; `None` where it encodes for itself.
@@ -168,12 +179,22 @@ impl Step {
             name: name.into(),
             required: is_usually_required(does.kind()),
             does,
+            takes: Vec::new(),
             needs: Vec::new(),
             lane: None,
             priority: None,
             attempts: None,
             enabled: true,
         }
+    }
+
+    /// Whether it is done with such an input.
+    pub fn fits(&self, media: Option<MediaType>) -> bool {
+        self.takes.is_empty() || media.is_some_and(|media| self.takes.contains(&media))
+    }
+
+    pub(crate) fn fits_input(&self, input: &InputRecord) -> bool {
+        self.fits(MediaType::of_input(input))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use telecine_media::{Format, LoudnessMeasure, Plan, Probe, SegmentFact};
 use telecine_queue::{NewRecord, Queue, QueueError, Record, RunId, Timestamp};
 
@@ -119,6 +119,31 @@ pub struct OutputRecord {
     /// What is worth knowing of it: sizes, durations, loudness, a thumbhash, …
     #[serde(default)]
     pub facts: serde_json::Value,
+}
+
+/// What a run tells when one of its outputs is there: once, or again when it has become another.
+pub(crate) const OUTPUT_READY: &str = "output.ready";
+
+impl OutputRecord {
+    /// The body of that event. Files are in the run's document.
+    pub(crate) fn told(&self) -> Value {
+        let main = self.files.iter().find(|file| file.path == self.main);
+        json!({
+            "name": self.name, "step": self.step, "kind": self.kind, "uri": main.map(|file| &file.key),
+            "files": self.files.len(), "bytes": self.files.iter().map(|file| file.bytes).sum::<u64>(),
+        })
+    }
+}
+
+/// Where a run's outputs were published. One, under the key [`PUBLISHED`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishedRecord {
+    /// What stands before every key: the prefix as it was resolved, from the root of the bucket or folder.
+    pub prefix: String,
+    /// `s3://bucket`; `None` where it is a folder.
+    pub bucket: Option<String>,
+    /// The steps whose outputs were there by then.
+    pub steps: BTreeSet<String>,
 }
 
 /// A blob of the run.
@@ -251,6 +276,7 @@ types! {
     SegmentRecord => "segment",
     SoundRecord => "sound",
     OutputRecord => "output",
+    PublishedRecord => "published",
     WarningRecord => "warning",
     FailureRecord => "failure",
     ToolsRecord => "tools",
@@ -262,6 +288,8 @@ types! {
 pub const TAKEN: &str = "input";
 /// The key of the one [`InputRecord`].
 pub const INPUT: &str = "input";
+/// The key of the one [`PublishedRecord`].
+pub const PUBLISHED: &str = "outputs";
 /// The key of the one [`LifetimeRecord`].
 pub const LIFETIME: &str = "outputs";
 /// The key of the one [`BorrowedRecord`].

@@ -11,7 +11,9 @@ use telecine_queue::Timestamp;
 
 use crate::failure::Failed;
 use crate::input::Input;
+use crate::media_type::MediaType;
 use crate::outside::Outside;
+use crate::published::prefix_fault;
 use crate::recipe::{NoRecipe, Recipe, Recipes};
 use crate::source::check_input;
 use crate::submission::{RunWebhook, Submission};
@@ -53,6 +55,19 @@ pub struct RunRequest {
     /// Not before this instant.
     #[serde(default)]
     pub run_at: Option<Timestamp>,
+    /// Where its outputs are published: a prefix of keys such as `u42/{media}/m7`, in at most 512 bytes, in which `{media}`
+    /// becomes `images`, `videos` or `audio`. What an earlier run published there is replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(
+            min_length = 1,
+            max_length = 512,
+            examples("u42/{media}/m7"),
+            pattern = "^([A-Za-z0-9_=@-][A-Za-z0-9._=@-]*|\\{media\\})(/([A-Za-z0-9_=@-][A-Za-z0-9._=@-]*|\\{media\\}))*$"
+        )
+    )]
+    pub publish_to: Option<String>,
     /// Who is to be told how the run goes on.
     #[serde(default)]
     pub webhook: Option<RunWebhook>,
@@ -103,6 +118,7 @@ impl RunRequest {
             external_id: None,
             priority: usual_priority(),
             run_at: None,
+            publish_to: None,
             webhook: None,
             metadata: Map::new(),
         }
@@ -127,6 +143,9 @@ impl RunRequest {
         }
         if let Some((field, message)) = self.input.fault() {
             faults.push(RequestFault::invalid(format!("input.{field}"), message));
+        }
+        if let Some(message) = self.publish_to.as_deref().and_then(prefix_fault) {
+            faults.push(RequestFault::invalid("publish_to", message));
         }
         if self.webhook.as_ref().is_some_and(|webhook| !is_web_address(&webhook.url)) {
             let message = "an http or https address of at most 2048 characters";
@@ -155,6 +174,7 @@ impl RunRequest {
         };
         faults.extend(self.impossible_values());
         faults.extend(self.refused_webhook(shop));
+        faults.extend(self.refused_prefix(tenant, shop));
         if let Err(failed) = check_input(shop, tenant, &self.input).await {
             if failed.retryable {
                 return Err(NoSubmission::Unavailable(failed));
@@ -171,6 +191,7 @@ impl RunRequest {
             external_id: self.external_id,
             priority: self.priority,
             run_at: self.run_at,
+            publish_to: self.publish_to,
             webhook: self.webhook,
             metadata: Value::Object(self.metadata),
             keyed_by,
@@ -194,6 +215,14 @@ impl RunRequest {
             };
             errors.0.into_iter().map(fault).collect()
         })
+    }
+
+    /// Whatever the input turns out to be.
+    fn refused_prefix(&self, tenant: &str, shop: &Workshop) -> Option<RequestFault> {
+        let prefix = self.publish_to.as_ref()?;
+        let place = |media| shop.published.place(prefix, tenant, Some(media));
+        let refused = MediaType::ALL.into_iter().find_map(|media| place(media).err())?;
+        Some(RequestFault::invalid("publish_to", refused.message))
     }
 
     /// Deliveries look at the address again, with all that its name then means.

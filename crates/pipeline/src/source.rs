@@ -9,6 +9,7 @@ mod pull;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::blobs::{BlobMeta, Fetched, StoreError, hash_file};
 use crate::failure::{Attempted, Failed, scratch_failed};
@@ -61,9 +62,26 @@ pub(crate) async fn check_input(shop: &Workshop, tenant: &str, input: &Input) ->
         Input::Url(address) => pull::check(address, pull_rules(shop)),
         Input::S3(address) => require_allowed_bucket(shop, address).map(drop),
         Input::Upload(id) => {
-            let (_, upload) = completed_upload(shop, tenant, id).await?;
+            let (key, upload) = completed_upload(shop, tenant, id).await?;
+            require_unexpired(shop, id, &key).await?;
             Ok(shop.limits.check_file_bytes(upload.bytes)?)
         }
+    }
+}
+
+/// Whether the source of a run that has taken it in is still what it was, as far as that can be told without reading it;
+/// or else why not.
+pub(crate) async fn find_source(shop: &Workshop, input: &InputRecord) -> Attempted<Result<(), String>> {
+    match &input.at {
+        SourceAt::File { path, modified_ns, inode } => {
+            let unchanged = require_unchanged(path, input.bytes, *modified_ns, *inode).await;
+            Ok(unchanged.map_err(|failed| format!("its source is gone, too ({})", failed.message)))
+        }
+        SourceAt::Blob { key } => Ok(match shop.blobs.head(key).await? {
+            Some(found) if found.bytes == input.bytes => Ok(()),
+            Some(_) => Err(format!("its source {key} has another size than it had, too")),
+            None => Err(format!("its source {key} is gone, too")),
+        }),
     }
 }
 
@@ -237,6 +255,20 @@ pub(crate) async fn condemn_upload(
         Err(_) => {}
     }
     Ok(shop.blobs.delete(&upload).await?)
+}
+
+/// A sweep spares what an accepted run names; so nothing is accepted that a sweep may just be removing.
+async fn require_unexpired(shop: &Workshop, id: &str, key: &str) -> Attempted<()> {
+    let completed_at = shop.blobs.head(&keys::sidecar_of(key)).await?.map(|sidecar| sidecar.modified_at);
+    let is_young = |at: SystemTime| at.elapsed().map_or(true, |age| age <= shop.keep_uploads);
+    match completed_at.is_some_and(is_young) {
+        true => Ok(()),
+        false => Err(Failed::for_good(
+            "input_not_found",
+            format!("the upload {id} has expired"),
+            "upload the file again",
+        )),
+    }
 }
 
 /// Makes what was fetched a blob of the run.

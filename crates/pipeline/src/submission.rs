@@ -28,12 +28,16 @@ pub struct Submission {
     pub fresh: bool,
     /// Given back as it is.
     pub metadata: Value,
+    /// Where its outputs are published when they are made: a prefix such as `u42/{media}/m7`.
+    pub publish_to: Option<String>,
     /// Who is to be told how it goes on, beside those who hear of every run.
     pub webhook: Option<RunWebhook>,
     /// The span that it was asked for in, as W3C writes it.
     pub traceparent: Option<String>,
     /// What the idempotency key stands for; the submission itself where nothing is said.
     pub keyed_by: Option<Value>,
+    /// The way it came, such as `kafka`, where results are told by the way of their requests.
+    pub came_by: Option<String>,
 }
 
 /// Who is to be told of one run.
@@ -57,9 +61,13 @@ pub struct RunMeta {
     pub fresh: bool,
     pub metadata: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publish_to: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<RunWebhook>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub came_by: Option<String>,
 }
 
 impl RunMeta {
@@ -88,9 +96,11 @@ impl Submission {
             idempotency_key: None,
             fresh: false,
             metadata: Value::Null,
+            publish_to: None,
             webhook: None,
             traceparent: None,
             keyed_by: None,
+            came_by: None,
         }
     }
 
@@ -103,8 +113,10 @@ impl Submission {
             priority: self.priority,
             fresh: self.fresh,
             metadata: self.metadata,
+            publish_to: self.publish_to,
             webhook: self.webhook,
             traceparent: self.traceparent,
+            came_by: self.came_by,
         };
         let meta =
             serde_json::to_value(meta).map_err(|error| QueueError::Invalid { reason: error.to_string() })?;
@@ -119,9 +131,24 @@ impl Submission {
 
 /// Stores a run; when it returns, the run is never lost.
 pub async fn submit(queue: &dyn Queue, submission: Submission) -> Result<Submitted, QueueError> {
-    let pushed = queue.push(vec![submission.into_push()?]).await?;
-    let pushed = pushed.into_iter().next().and_then(|pushed| Some((pushed.run?, pushed.replayed)));
-    let (run, replayed) = pushed
-        .ok_or_else(|| QueueError::Unexpected { reason: "a run was pushed and none came back".into() })?;
-    Ok(Submitted { run, replayed })
+    let submitted = submit_all(queue, vec![submission]).await?;
+    submitted.into_iter().next().ok_or_else(none_came_back)
+}
+
+/// Stores runs, all or none; says what became of each, in order.
+pub async fn submit_all(
+    queue: &dyn Queue,
+    submissions: Vec<Submission>,
+) -> Result<Vec<Submitted>, QueueError> {
+    let pushes = submissions.into_iter().map(Submission::into_push).collect::<Result<_, _>>()?;
+    let pushed = queue.push(pushes).await?.into_iter();
+    pushed
+        .map(|pushed| {
+            Ok(Submitted { run: pushed.run.ok_or_else(none_came_back)?, replayed: pushed.replayed })
+        })
+        .collect()
+}
+
+fn none_came_back() -> QueueError {
+    QueueError::Unexpected { reason: "a run was pushed and none came back".into() }
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::blobs::Blobs;
 use crate::log::ToolRuns;
+use crate::published::Published;
 use crate::records::{InputRecord, SourceAt};
 use crate::scan::Scanning;
 use crate::scratch::{JobFolder, Scratch};
@@ -21,6 +22,8 @@ pub struct Workshop {
     pub queue: Arc<dyn Queue>,
     pub toolbox: Toolbox,
     pub blobs: Blobs,
+    /// Where outputs go whose callers chose their keys.
+    pub published: Published,
     pub scratch: Scratch,
     pub limits: Limits,
     /// Folders whose files may be named as inputs.
@@ -56,6 +59,7 @@ impl Workshop {
         Self {
             queue,
             toolbox,
+            published: Published::within(&blobs),
             blobs,
             scratch,
             limits: Limits::default(),

@@ -35,6 +35,13 @@ pub struct Event {
     pub body: Value,
 }
 
+/// An event on its way to its run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewEvent {
+    pub name: String,
+    pub body: Value,
+}
+
 /// What a sink has not been sent of one run, in order, claimed for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parcel {

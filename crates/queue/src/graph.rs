@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{QueueError, Result};
+use crate::event::{NewEvent, check_told};
 use crate::job::{JobError, JobId, JobState, NewJob, check_json, check_name};
 use crate::run::RunId;
 
@@ -221,17 +222,28 @@ pub struct NewRecord {
     pub kind: String,
     pub key: String,
     pub json: Value,
+    /// What the run tells when a claim writes this, and it is new or other than what was there.
+    #[serde(skip)]
+    pub tells: Option<NewEvent>,
 }
 
 impl NewRecord {
     pub fn new(kind: impl Into<String>, key: impl Into<String>, json: Value) -> Self {
-        Self { kind: kind.into(), key: key.into(), json }
+        Self { kind: kind.into(), key: key.into(), json, tells: None }
+    }
+
+    /// Lets the run tell an event with it, in the same transaction. The same record again, by another attempt or after a
+    /// lost answer, tells nothing.
+    #[must_use]
+    pub fn telling(self, name: impl Into<String>, body: Value) -> Self {
+        Self { tells: Some(NewEvent { name: name.into(), body }), ..self }
     }
 
     pub(crate) fn check(&self) -> Result<()> {
         check_name("record type", &self.kind)?;
         check_name("record key", &self.key)?;
-        check_json("a record", &self.json)
+        check_json("a record", &self.json)?;
+        self.tells.as_ref().map_or(Ok(()), |event| check_told(&event.name, &event.body))
     }
 }
 

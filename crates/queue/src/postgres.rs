@@ -325,7 +325,7 @@ impl Queue for PostgresQueue {
 
     async fn tell(&self, run: &RunId, name: &str, body: Value) -> Result<Option<u64>> {
         check_told(name, &body)?;
-        let told = events::Told { run, name, body: body.to_string() };
+        let told = events::Told { run: run.as_str(), name, body: body.to_string() };
         let seq = self.database.retrying(|| events::tell(&self.database, &told)).await?;
         self.notifier.ring(events::ring());
         Ok(seq)

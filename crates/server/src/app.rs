@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use telecine_connect::kafka::Broker;
 use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
 use tokio::sync::OnceCell;
@@ -20,6 +21,7 @@ use crate::problem::Problem;
 use crate::readiness::Readiness;
 use crate::remote::Remote;
 use crate::secret::Secret;
+use crate::share::Shares;
 
 /// Shared by all requests of a process.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub struct App {
     pub(crate) options: ServerOptions,
     pub(crate) known: Known,
     pub(crate) pace: Pace,
+    pub(crate) shares: Shares,
     pub(crate) uploads: Uploads,
     pub(crate) bench: Bench,
     pub(crate) scans: Scans,
@@ -63,6 +66,8 @@ pub struct ServerOptions {
     pub max_header_bytes: usize,
     /// How long the headers of a request may take to arrive; also how long a connection is kept for the next one.
     pub header_within: Duration,
+    /// How long a whole body of JSON may take to arrive.
+    pub json_within: Duration,
     /// How long a body may stand still, in either direction.
     pub body_idle: Duration,
     pub max_connections: usize,
@@ -77,6 +82,8 @@ pub struct ServerOptions {
     pub uploads: UploadOptions,
     pub transcode: TranscodeOptions,
     pub scan: ScanOptions,
+    /// The brokers that this process needs, if any.
+    pub kafka: Option<Broker>,
 }
 
 impl Default for ServerOptions {
@@ -88,6 +95,7 @@ impl Default for ServerOptions {
             max_json_bytes: 256 * 1024,
             max_header_bytes: 16 * 1024,
             header_within: Duration::from_secs(10),
+            json_within: Duration::from_secs(60),
             body_idle: Duration::from_secs(60),
             max_connections: 4096,
             event_keep_alive: Duration::from_secs(15),
@@ -97,6 +105,7 @@ impl Default for ServerOptions {
             uploads: UploadOptions::default(),
             transcode: TranscodeOptions::default(),
             scan: ScanOptions::default(),
+            kafka: None,
         }
     }
 }
@@ -110,7 +119,8 @@ impl App {
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone(), options.keep_history);
         let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
         let pace = Pace::of(options.requests_per_second);
-        let readiness = Readiness::new(Arc::clone(&shop));
+        let shares = Shares::of(options.max_connections);
+        let readiness = Readiness::new(Arc::clone(&shop), options.kafka.clone());
         let stock = Stock::new(Arc::clone(&shop.queue));
         Arc::new(Self {
             shop,
@@ -118,6 +128,7 @@ impl App {
             options,
             known: Known::new(),
             pace,
+            shares,
             uploads,
             bench,
             scans,

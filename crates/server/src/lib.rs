@@ -34,8 +34,10 @@ mod readiness;
 mod remote;
 mod secret;
 mod sessions;
+mod share;
 mod token;
 mod traces;
+mod turns;
 
 pub use api::scan::ScanOptions;
 pub use api::transcode::TranscodeOptions;

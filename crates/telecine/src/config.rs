@@ -6,6 +6,7 @@
 mod environment;
 mod file;
 mod intake;
+mod kafka;
 mod meaning;
 mod scanning;
 mod serving;
@@ -18,11 +19,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use telecine_connect::KafkaOptions;
 use telecine_connect::webhooks::ConfiguredEndpoint;
 use telecine_pipeline::{Scanning, did_you_mean};
 use telecine_queue::Slots;
 
 pub(crate) use intake::Intake;
+pub(crate) use kafka::without_values;
 pub(crate) use meaning::mask_password;
 pub(crate) use serving::Serving;
 pub(crate) use webhooks::without_secrets;
@@ -36,6 +39,7 @@ pub(crate) const FILE: &str = "telecine.toml";
 pub(crate) enum Key {
     Database,
     Store,
+    Publish,
     Scratch,
     InputFolders,
     InputBuckets,
@@ -88,13 +92,28 @@ pub(crate) enum Key {
     MetricsPublic,
     OtlpEndpoint,
     Webhooks,
+    KafkaBrokers,
+    KafkaGroup,
+    KafkaRequestTopic,
+    KafkaResponseTopic,
+    KafkaDeadLetterTopic,
+    KafkaFormat,
+    KafkaRecipe,
+    KafkaTenant,
+    KafkaResults,
+    KafkaMaxBacklog,
+    KafkaBatch,
+    KafkaCreateTopics,
+    KafkaPassword,
+    KafkaProperties,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 55] = [
+    pub(crate) const ALL: [Self; 70] = [
         Self::Database,
         Self::Store,
+        Self::Publish,
         Self::Scratch,
         Self::InputFolders,
         Self::InputBuckets,
@@ -147,6 +166,20 @@ impl Key {
         Self::MetricsPublic,
         Self::OtlpEndpoint,
         Self::Webhooks,
+        Self::KafkaBrokers,
+        Self::KafkaGroup,
+        Self::KafkaRequestTopic,
+        Self::KafkaResponseTopic,
+        Self::KafkaDeadLetterTopic,
+        Self::KafkaFormat,
+        Self::KafkaRecipe,
+        Self::KafkaTenant,
+        Self::KafkaResults,
+        Self::KafkaMaxBacklog,
+        Self::KafkaBatch,
+        Self::KafkaCreateTopics,
+        Self::KafkaPassword,
+        Self::KafkaProperties,
         Self::Log,
     ];
 
@@ -154,6 +187,7 @@ impl Key {
         match self {
             Self::Database => "database",
             Self::Store => "store",
+            Self::Publish => "publish",
             Self::Scratch => "scratch",
             Self::InputFolders => "input_folders",
             Self::InputBuckets => "input_buckets",
@@ -206,6 +240,20 @@ impl Key {
             Self::MetricsPublic => "metrics_public",
             Self::OtlpEndpoint => "otlp_endpoint",
             Self::Webhooks => "webhooks",
+            Self::KafkaBrokers => "kafka_brokers",
+            Self::KafkaGroup => "kafka_group",
+            Self::KafkaRequestTopic => "kafka_request_topic",
+            Self::KafkaResponseTopic => "kafka_response_topic",
+            Self::KafkaDeadLetterTopic => "kafka_dead_letter_topic",
+            Self::KafkaFormat => "kafka_format",
+            Self::KafkaRecipe => "kafka_recipe",
+            Self::KafkaTenant => "kafka_tenant",
+            Self::KafkaResults => "kafka_results",
+            Self::KafkaMaxBacklog => "kafka_max_backlog",
+            Self::KafkaBatch => "kafka_batch",
+            Self::KafkaCreateTopics => "kafka_create_topics",
+            Self::KafkaPassword => "kafka_password",
+            Self::KafkaProperties => "kafka_properties",
             Self::Log => "log",
         }
     }
@@ -254,17 +302,29 @@ impl Key {
             Self::MaxScanMb => Some("256"),
             Self::MetricsPublic => Some("off"),
             // What these default to depends on the machine and on other keys; see `meaning`.
-            Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback | Self::Uploads | Self::Scan => {
-                None
-            }
+            Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback | Self::Uploads => None,
+            Self::Scan => None,
+            // Below `_published/` of the store.
+            Self::Publish => None,
             // As large as an input may be.
             Self::MaxUploadMb => None,
             Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name | Self::Recipes => None,
             // Nothing is taken from a bucket, and no run deleted, that nobody named.
             Self::InputBuckets | Self::KeepRunsDays => None,
-            Self::Clamd | Self::PublicUrl | Self::CorsOrigins | Self::MetricsListen | Self::OtlpEndpoint => {
-                None
-            }
+            Self::Clamd => None,
+            Self::PublicUrl | Self::CorsOrigins | Self::MetricsListen | Self::OtlpEndpoint => None,
+            Self::KafkaGroup => Some("telecine"),
+            Self::KafkaRequestTopic => Some("optimize-request"),
+            Self::KafkaResponseTopic => Some("optimize-response"),
+            Self::KafkaDeadLetterTopic => Some("optimize-request.dead"),
+            Self::KafkaFormat => Some("telecine"),
+            Self::KafkaRecipe => Some("optimize"),
+            Self::KafkaResults => Some("all"),
+            Self::KafkaMaxBacklog => Some("10000"),
+            Self::KafkaBatch => Some("500"),
+            Self::KafkaCreateTopics => Some("off"),
+            // Without brokers there is no Kafka.
+            Self::KafkaBrokers | Self::KafkaTenant | Self::KafkaPassword | Self::KafkaProperties => None,
             // A process whose configuration does not mention them leaves those that others have stored.
             Self::Webhooks => None,
         }
@@ -352,6 +412,8 @@ pub(crate) struct Config {
     pub(crate) database: String,
     /// A folder or `s3://BUCKET/PREFIX`.
     pub(crate) store: String,
+    /// Where outputs go whose callers chose their keys; `None` is a part of the store.
+    pub(crate) publish: Option<String>,
     pub(crate) scratch: PathBuf,
     /// Folders whose files may be named as inputs.
     pub(crate) input_folders: Vec<PathBuf>,
@@ -386,6 +448,8 @@ pub(crate) struct Config {
     pub(crate) otlp_endpoint: Option<String>,
     /// Who is told of runs; `None` where the configuration says nothing about it.
     pub(crate) webhooks: Option<Vec<ConfiguredEndpoint>>,
+    /// Where requests come from and results go, if anywhere.
+    pub(crate) kafka: Option<KafkaOptions>,
     pub(crate) log: Log,
     typed: Layer,
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use telecine_pipeline::{Blobs, Scratch, Workshop};
+use telecine_pipeline::{Blobs, Published, Scratch, Workshop};
 use telecine_queue::Queue;
 
 use crate::config::{Config, Key};
@@ -21,7 +21,9 @@ pub(crate) fn open(config: &Config, queue: &Arc<dyn Queue>) -> Result<Workshop> 
             config.shown(Key::Scratch)
         )
     })?;
+    let published = open_published(config, &blobs)?;
     let mut shop = Workshop::new(Arc::clone(queue), programs::toolbox(config), blobs, scratch);
+    shop.published = published;
     shop.input_folders = input_folders(config)?;
     shop.input_buckets = config.intake.buckets.clone();
     shop.limits = config.intake.limits.clone();
@@ -36,6 +38,13 @@ pub(crate) fn open(config: &Config, queue: &Arc<dyn Queue>) -> Result<Workshop> 
 /// A folder or a bucket.
 pub(crate) fn open_store(config: &Config) -> Result<Blobs> {
     Blobs::open(&config.store).with_context(|| format!("cannot open the store {}", config.shown(Key::Store)))
+}
+
+/// Where outputs go whose callers chose their keys.
+pub(crate) fn open_published(config: &Config, store: &Blobs) -> Result<Published> {
+    let Some(url) = &config.publish else { return Ok(Published::within(store)) };
+    Published::in_place(url, store)
+        .with_context(|| format!("cannot publish in {}", config.shown(Key::Publish)))
 }
 
 /// As the paths of inputs are compared with them: absolute and without links.

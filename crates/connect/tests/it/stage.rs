@@ -117,8 +117,10 @@ impl Stage {
             priority: 50,
             fresh: false,
             metadata: json!({"user": 7}),
+            publish_to: None,
             webhook: url.map(|url| RunWebhook { url: url.to_owned() }),
             traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+            came_by: None,
         };
         let run = NewRun {
             name: "test".into(),

@@ -7,11 +7,13 @@ use telecine_media::Probe;
 use telecine_queue::{Job, JobState, QueueError, Record, Run, RunState, Timestamp};
 
 use super::{
-    ErrorShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument, StepShown,
-    StepStatus, WarningShown,
+    ErrorShown, FileShown, InputShown, OutputShown, OutputStatus, ProbeShown, RecipeNamed, RunDocument,
+    StepShown, StepStatus, WarningShown,
 };
+use crate::recipe::Step;
 use crate::records::{
-    FailureRecord, InputRecord, OutputRecord, RunRecord, ScanRecord, WarningRecord, parse_as,
+    FailureRecord, InputRecord, OutputRecord, PublishedRecord, RunRecord, ScanRecord, StoredFile,
+    WarningRecord, parse_as,
 };
 use crate::submission::RunMeta;
 
@@ -29,8 +31,8 @@ impl Facts {
             reason: format!("the run is not one of a recipe: {error}"),
         })?;
         let input = self.all::<InputRecord>()?.pop();
-        let outputs = self.outputs(&meta)?;
-        let (steps, progress) = (self.steps(), self.progress());
+        let outputs = self.outputs(&meta, input.as_ref())?;
+        let (steps, progress) = (self.steps(&meta, input.as_ref()), self.progress());
         let media_us = input.as_ref().and_then(|input| input.probe.as_ref()?.duration_us);
         Ok(RunDocument {
             object: "run",
@@ -53,6 +55,7 @@ impl Facts {
                 scan: self.all::<ScanRecord>()?.pop().map(|scan| scan.status),
                 ..shown(&meta, input.as_ref())
             },
+            publish_to: meta.publish_to,
             metadata: meta.metadata,
             id: self.run.id.clone(),
         })
@@ -63,8 +66,8 @@ impl Facts {
         of_type.map(|record| parse_as(record.clone())).collect()
     }
 
-    /// In the order in which their first jobs were made.
-    fn steps(&self) -> Vec<StepShown> {
+    /// In the order in which their first jobs were made. Steps that are for other inputs have none.
+    fn steps(&self, meta: &RunMeta, input: Option<&InputRecord>) -> Vec<StepShown> {
         let mut order: Vec<&str> = Vec::new();
         let mut by_step: BTreeMap<&str, Vec<&Job>> = BTreeMap::new();
         for job in &self.jobs {
@@ -74,7 +77,10 @@ impl Facts {
             }
             by_step.entry(step).or_default().push(job);
         }
-        order.into_iter().map(|step| StepShown::of(step, &by_step[step])).collect()
+        let others =
+            meta.recipe.enabled_steps().filter(|step| input.is_some_and(|input| !step.fits_input(input)));
+        let done = order.into_iter().map(|step| StepShown::of(step, &by_step[step]));
+        done.chain(others.map(|step| StepShown::skipped(&step.name))).collect()
     }
 
     /// Of all work that is known by now, weighed by how many jobs there are.
@@ -105,14 +111,18 @@ impl Facts {
     }
 
     /// What was published, and of the rest whether it is still to come.
-    fn outputs(&self, meta: &RunMeta) -> Result<Vec<OutputShown>, QueueError> {
+    fn outputs(&self, meta: &RunMeta, input: Option<&InputRecord>) -> Result<Vec<OutputShown>, QueueError> {
         // What a cancelled run had made by then is swept.
         let is_kept = self.run.state != RunState::Cancelled;
         let published = if is_kept { self.all::<OutputRecord>()? } else { Vec::new() };
+        let places = self.all::<PublishedRecord>()?.pop().filter(|_| is_kept);
         let mut shown = Vec::new();
-        for step in meta.recipe.enabled_steps() {
+        // Before its input is known, all that a run may make is still to come.
+        let fits = |step: &&Step| input.is_none_or(|input| step.fits_input(input));
+        for step in meta.recipe.enabled_steps().filter(fits) {
             let of_step: Vec<_> = published.iter().filter(|output| output.step == step.name).collect();
-            shown.extend(of_step.iter().map(|output| OutputShown::ready(output, step.required)));
+            let place = places.as_ref().filter(|place| place.steps.contains(&step.name));
+            shown.extend(of_step.iter().map(|output| OutputShown::ready(output, step, place)));
             let missing = step.does.promised().into_iter().map(|name| name.unwrap_or(&step.name).to_owned());
             let missing = missing.filter(|name| of_step.iter().all(|output| output.name != *name));
             let status = if self.is_over() { OutputStatus::Failed } else { OutputStatus::Pending };
@@ -123,6 +133,7 @@ impl Facts {
                 status,
                 required: step.required,
                 uri: None,
+                published: None,
                 files: Vec::new(),
                 facts: json!({}),
             }));
@@ -214,22 +225,36 @@ impl ErrorShown {
 }
 
 impl OutputShown {
-    fn ready(output: &OutputRecord, required: bool) -> Self {
+    fn ready(output: &OutputRecord, step: &Step, place: Option<&PublishedRecord>) -> Self {
         let main = output.files.iter().find(|file| file.path == output.main);
+        let key_of = |file: &StoredFile| place.map(|place| place.key_of(step, file));
+        let shown = |file: &StoredFile| FileShown {
+            path: file.path.clone(),
+            key: file.key.clone(),
+            bytes: file.bytes,
+            sha256: file.sha256.clone(),
+            published: key_of(file),
+        };
         Self {
             name: output.name.clone(),
             step: output.step.clone(),
             kind: output.kind.clone(),
             status: OutputStatus::Ready,
-            required,
+            required: step.required,
             uri: main.map(|file| file.key.clone()),
-            files: output.files.clone(),
+            published: main.and_then(|file| Some(place?.address_of(step, file))),
+            files: output.files.iter().map(shown).collect(),
             facts: output.facts.clone(),
         }
     }
 }
 
 impl StepShown {
+    fn skipped(name: &str) -> Self {
+        let status = StepStatus::Skipped;
+        Self { name: name.to_owned(), status, jobs_done: 0, jobs_total: 0, progress: 0.0 }
+    }
+
     fn of(name: &str, jobs: &[&Job]) -> Self {
         let done = jobs.iter().filter(|job| job.state.is_terminal()).count();
         Self {

@@ -43,7 +43,7 @@ impl Work for Audio {
         let answer = json!({ "renditions": files.len(), "loudness": made.loudness });
         let output =
             OutputRecord { name: step.clone(), kind: "audio".into(), step: step.clone(), main, files, facts };
-        attempt.leave(step, &output);
+        attempt.leave_output(step, &output);
         Ok(answer)
     }
 }

@@ -13,6 +13,7 @@ use crate::cache::{remember, work_of};
 use crate::failure::Attempted;
 use crate::keys;
 use crate::lifetime::announce_loss;
+use crate::media_type::MediaType;
 use crate::records::{INPUT, InputRecord, OutputRecord, SourceAt, read_all};
 
 pub(super) struct Conclude;
@@ -31,7 +32,7 @@ impl Work for Conclude {
                 0
             }
         };
-        let is_whole = meta.recipe.enabled_steps().all(|step| {
+        let is_whole = meta.recipe.fitting_steps(MediaType::of_input(&input)).all(|step| {
             let made = |name: &str| {
                 outputs.iter().any(|(_, output)| output.step == step.name && output.name == name)
             };

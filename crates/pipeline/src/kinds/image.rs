@@ -42,12 +42,17 @@ impl Work for Image {
         let answer = json!({ "variants": files.len() });
         let output =
             OutputRecord { name: step.clone(), kind: "image".into(), step: step.clone(), main, files, facts };
-        attempt.leave(step, &output);
+        attempt.leave_output(step, &output);
         Ok(answer)
     }
 }
 
-/// `1280w.webp`, with the variant's place where two variants have one width.
+/// `0-1280x720.webp`: the variant's place among those of the recipe, and its size as it came out.
 fn name_of(output: &ImageOutput) -> String {
     format!("{}-{}x{}.{}", output.variant, output.width, output.height, output.format.extension())
+}
+
+/// The place of a variant, by the name of its file.
+pub(crate) fn variant_of(name: &str) -> Option<usize> {
+    name.split_once('-')?.0.parse().ok()
 }

@@ -51,7 +51,7 @@ impl Work for Mp4 {
             files: vec![file],
             facts,
         };
-        attempt.leave(step, &output);
+        attempt.leave_output(step, &output);
         Ok(json!({ "bytes": made.bytes }))
     }
 }

@@ -46,7 +46,7 @@ impl Work for Package {
         let output =
             OutputRecord { name: step.clone(), kind: "hls".into(), step: step.clone(), main, files, facts };
         let answer = json!({ "files": output.files.len(), "duration_us": verified.duration_us });
-        attempt.leave(step, &output);
+        attempt.leave_output(step, &output);
         Ok(answer)
     }
 }

@@ -84,7 +84,7 @@ async fn leave_output(attempt: &Attempt<'_>, step: &str, name: &str, made: Made)
         files,
         facts: made.facts,
     };
-    attempt.leave(format!("{step}/{name}"), &output);
+    attempt.leave_output(format!("{step}/{name}"), &output);
     Ok(())
 }
 

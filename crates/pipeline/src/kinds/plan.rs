@@ -8,7 +8,7 @@ use super::ingest::require_unplanned;
 use super::{Attempt, Work};
 use crate::cache::{borrow, work_of};
 use crate::failure::Attempted;
-use crate::graph::Graph;
+use crate::graph::{Graph, publish};
 use crate::planned::{Planned, examine};
 use crate::records::{INPUT, InputRecord, PlanRecord, TAKEN, TakenRecord};
 use crate::source::Source;
@@ -39,6 +39,9 @@ pub(super) async fn fan_out(
     if !meta.fresh && meta.recipe.is_repeatable() {
         let work = work_of(attempt, &input, &meta.recipe).await?;
         if let Some(owner) = borrow(attempt, &work).await? {
+            if meta.publish_to.is_some() {
+                attempt.context.spawn(Spawn::jobs([publish(attempt.job.priority)]));
+            }
             return Ok(json!({ "sha256": input.sha256, "bytes": input.bytes, "borrowed_from": owner }));
         }
     }
@@ -54,6 +57,7 @@ pub(super) async fn fan_out(
         probe: input.probe.as_ref(),
         source_bytes: input.bytes,
         store_is_remote: attempt.shop.store_is_remote(&input),
+        publishes: meta.publish_to.is_some(),
     };
     let jobs = graph.jobs();
     let answer = json!({ "sha256": input.sha256, "bytes": input.bytes, "jobs": jobs.len() });

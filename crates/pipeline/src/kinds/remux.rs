@@ -97,6 +97,7 @@ async fn encode_instead(
         priority: attempt.job.priority,
         probe: Some(probe),
         source_bytes: input.bytes,
+        publishes: false,
         store_is_remote: attempt.shop.store_is_remote(input),
     };
     let makers = graph.encoders(wanted, &plan);

@@ -8,19 +8,22 @@ use toml::de::{DeTable, DeValue};
 use super::error::{Complaints, RecipeErrors};
 use super::order::sorted;
 use super::{Recipe, STEP_KINDS, Step, is_usually_required, with};
+use crate::media_type::{MediaType, any_of};
 use crate::nearest::did_you_mean;
 use crate::scan::{ScanPolicy, UnscannedPolicy};
 
 const RECIPE_KEYS: [&str; 4] = ["description", "scan", "steps", "unscanned"];
-const STEP_KEYS: [&str; 8] = ["kind", "needs", "with", "required", "lane", "priority", "attempts", "enabled"];
-/// What lies beside the folders of steps in a store, and the steps that runs begin with.
-const RESERVED: [&str; 5] = ["source", "cache", "uploads", "ingest", "scan"];
+const STEP_KEYS: [&str; 9] =
+    ["kind", "for", "needs", "with", "required", "lane", "priority", "attempts", "enabled"];
+/// What lies beside the folders of steps in a store, and the steps that runs begin and may end with.
+const RESERVED: [&str; 7] = ["source", "cache", "uploads", "ingest", "scan", "publish", "conclude"];
 const MOST_ATTEMPTS: u16 = 100;
 
 /// A step with the places that later complaints may be about.
 struct Read {
     name: String,
     named_at: Range<usize>,
+    takes: Vec<MediaType>,
     needs: Vec<(String, Range<usize>)>,
     with_at: Option<Range<usize>>,
     enabled_at: Range<usize>,
@@ -123,6 +126,7 @@ impl Read {
     ) -> Self {
         let mut read = Self {
             name: name.to_owned(),
+            takes: Vec::new(),
             needs: Vec::new(),
             with_at: None,
             enabled_at: named_at.clone(),
@@ -150,6 +154,7 @@ impl Read {
                 complaints.add(span, format!("unknown key `{key}`{}", did_you_mean(key, &STEP_KEYS)));
             }
         }
+        self.takes = takes(table.get("for"), complaints);
         self.needs = self.read_needs(table.get("needs"), complaints);
         let required = boolean("required", table, complaints);
         let enabled = boolean("enabled", table, complaints);
@@ -171,6 +176,7 @@ impl Read {
             (self.enabled, self.enabled_at) = (*value, span.clone());
         }
         self.step = does.map(|does| Step {
+            takes: self.takes.clone(),
             needs: self.needs.iter().map(|(need, _)| need.clone()).collect(),
             required: self.required,
             lane,
@@ -253,6 +259,35 @@ fn choice<T>(
     read
 }
 
+/// A type of input, or a list of them.
+fn takes(value: Option<&Spanned<DeValue<'_>>>, complaints: &mut Complaints<'_>) -> Vec<MediaType> {
+    let Some(value) = value else { return Vec::new() };
+    let all = any_of(&MediaType::ALL);
+    let listed: Vec<&Spanned<DeValue<'_>>> = match value.get_ref() {
+        DeValue::String(_) => vec![value],
+        DeValue::Array(list) if !list.is_empty() => list.iter().collect(),
+        _ => {
+            complaints.add(value.span(), format!("`for` is {all}, or a list of them"));
+            return Vec::new();
+        }
+    };
+    let mut takes = Vec::new();
+    for one in listed {
+        let typed = one.get_ref().as_str().unwrap_or_default();
+        match MediaType::ALL.into_iter().find(|media| media.as_str() == typed) {
+            Some(media) if takes.contains(&media) => {
+                complaints.add(one.span(), format!("`{media}` is there twice"));
+            }
+            Some(media) => takes.push(media),
+            None => {
+                let near = did_you_mean(typed, &MediaType::ALL.map(MediaType::as_str));
+                complaints.add(one.span(), format!("an input is {all}, not `{typed}`{near}"));
+            }
+        }
+    }
+    takes
+}
+
 fn boolean(key: &str, table: &DeTable<'_>, complaints: &mut Complaints<'_>) -> Option<(bool, Range<usize>)> {
     let value = table.get(key)?;
     let read = value.get_ref().as_bool().map(|read| (read, value.span()));
@@ -317,6 +352,9 @@ fn check_needs(all: &[Read], complaints: &mut Complaints<'_>) {
                 );
                 complaints.add(span.clone(), message);
             }
+            if let Some(message) = needs_for_less(step, needed) {
+                complaints.add(span.clone(), message);
+            }
             films += usize::from(needed.kind == Some("hls"));
             if step.kind == Some("mp4") && films == 2 {
                 complaints.add(
@@ -331,6 +369,22 @@ fn check_needs(all: &[Read], complaints: &mut Complaints<'_>) {
             complaints.add(with_at.clone(), message);
         }
     }
+}
+
+/// What is done with more types of inputs than a step that it needs would wait for nothing.
+fn needs_for_less(step: &Read, needed: &Read) -> Option<String> {
+    let takes = |of: &Read| if of.takes.is_empty() { MediaType::ALL.to_vec() } else { of.takes.clone() };
+    let (name, need, for_less) = (&step.name, &needed.name, takes(needed));
+    let is_covered = takes(step).iter().all(|media| for_less.contains(media));
+    let message = || {
+        let types: Vec<String> = for_less.iter().map(|media| format!("\"{media}\"")).collect();
+        let types = types.join(", ");
+        format!(
+            "`{name}` needs `{need}`, which is done with {} only: say `for = [{types}]` here too",
+            any_of(&for_less)
+        )
+    };
+    (!is_covered).then(message)
 }
 
 fn order(all: &[Read], complaints: &mut Complaints<'_>) -> Vec<usize> {

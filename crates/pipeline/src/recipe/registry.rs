@@ -11,10 +11,11 @@ use super::parse::name_fault;
 use super::{Recipe, RecipeErrors};
 use crate::nearest::did_you_mean;
 
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
     ("audio", include_str!("../../../../recipes/audio.toml")),
     ("image", include_str!("../../../../recipes/image.toml")),
     ("mp4", include_str!("../../../../recipes/mp4.toml")),
+    ("optimize", include_str!("../../../../recipes/optimize.toml")),
     ("thumbnail", include_str!("../../../../recipes/thumbnail.toml")),
     ("vertical", include_str!("../../../../recipes/vertical.toml")),
     ("web-video", include_str!("../../../../recipes/web-video.toml")),

@@ -39,6 +39,10 @@ impl Recipe {
 
 fn entries(step: &Step) -> Vec<(&'static str, Toml)> {
     let mut entries = vec![("kind", Toml::from(step.does.kind()))];
+    if !step.takes.is_empty() {
+        let takes: Vec<&str> = step.takes.iter().map(|media| media.as_str()).collect();
+        entries.push(("for", takes.into()));
+    }
     if !step.needs.is_empty() {
         entries.push(("needs", step.needs.clone().into()));
     }

@@ -19,6 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::blobs::{Fetched, hash_file};
 use crate::failure::{Attempted, Failed, scratch_failed};
+use crate::scratch::make_private;
 
 const DEFAULT_BYTES: u64 = 20 << 30;
 
@@ -150,7 +151,7 @@ impl SourceCache {
 
     fn adopt(&self, file: &Path, sha256: &str) -> Attempted<Held> {
         let adopted = || -> io::Result<()> {
-            std::fs::create_dir_all(&self.folder)?;
+            make_private(&self.folder)?;
             std::fs::set_permissions(file, Permissions::from_mode(0o400))?;
             std::fs::rename(file, self.folder.join(sha256))
         };

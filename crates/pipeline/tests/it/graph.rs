@@ -11,12 +11,12 @@ use libtest_mimic::Trial;
 use telecine_media::{
     AudioStream, Capabilities, Confinement, Format, Probe, Rational, Rotation, Size, Toolbox, VideoStream,
 };
-use telecine_pipeline::{Planned, Recipe, Recipes, parse_params};
+use telecine_pipeline::{CannotPlan, Planned, Recipe, Recipes, parse_params};
 use telecine_queue::{Needed, NewJob};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let promises: [(&str, fn()); 10] = [
+    let promises: [(&str, fn()); 12] = [
         (
             "built_in_recipes_have_the_jobs_of_their_golden_files",
             built_in_recipes_have_the_jobs_of_their_golden_files,
@@ -35,6 +35,11 @@ pub(crate) fn trials() -> Vec<Trial> {
             an_input_without_pictures_leaves_optional_ones_out,
         ),
         ("what_needs_a_step_that_was_left_out_is_left_out", what_needs_a_step_that_was_left_out_is_left_out),
+        (
+            "a_step_for_other_inputs_is_left_out_without_a_word",
+            a_step_for_other_inputs_is_left_out_without_a_word,
+        ),
+        ("an_input_that_no_step_is_for_is_refused", an_input_that_no_step_is_for_is_refused),
         (
             "a_required_step_that_the_input_cannot_give_is_refused",
             a_required_step_that_the_input_cannot_give_is_refused,
@@ -223,6 +228,8 @@ fn built_in_recipes_have_the_jobs_of_their_golden_files() {
         ("audio-sound-alone", built_in("audio", &[]), sound(60)),
         ("image-picture", built_in("image", &[]), picture()),
         ("thumbnail-1080p", built_in("thumbnail", &[]), film(60)),
+        ("optimize-1080p", built_in("optimize", &[]), film(60)),
+        ("optimize-picture", built_in("optimize", &[]), picture()),
     ];
     for (name, recipe, probe) in cases {
         let planned = planned(&recipe, &probe);
@@ -377,11 +384,25 @@ fn a_required_step_that_the_input_cannot_give_is_refused() {
     ] {
         let recipe = built_in(recipe, &[]);
         let error = Planned::of(&recipe, probe.format, Some(&probe), &capabilities()).unwrap_err();
-        assert_eq!(
-            (error.step.as_str(), error.source.code()),
-            (refused, "input_no_such_stream"),
-            "{}",
-            recipe.name
-        );
+        let CannotPlan::Step { step, source } = error else { panic!("{error}") };
+        assert_eq!((step.as_str(), source.code()), (refused, "input_no_such_stream"), "{}", recipe.name);
     }
+}
+
+fn a_step_for_other_inputs_is_left_out_without_a_word() {
+    for (input, done) in [(film(60), ["hls", "poster", "video"]), (picture(), ["image", "thumb", ""])] {
+        let planned = planned(&built_in("optimize", &[]), &input);
+
+        assert!(planned.warnings.is_empty(), "{:?}", planned.warnings);
+        assert!(done.iter().all(|step| !planned.left_out.contains(&(*step).to_owned())), "{planned:?}");
+        assert_eq!(planned.left_out.len() + done.iter().filter(|step| !step.is_empty()).count(), 5);
+    }
+}
+
+fn an_input_that_no_step_is_for_is_refused() {
+    let (recipe, input) = (built_in("optimize", &[]), sound(60));
+
+    let error = Planned::of(&recipe, input.format, Some(&input), &capabilities()).unwrap_err();
+
+    assert_eq!(error.to_string(), "the recipe `optimize` takes image or video, and the input is audio");
 }

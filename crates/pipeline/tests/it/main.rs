@@ -15,10 +15,15 @@ mod film;
 mod graph;
 mod http_server;
 mod kinds;
+mod optimize;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
+mod published;
 mod recipe;
+mod reconcile;
+mod s3;
+mod s3_proxy;
 mod s3_server;
 mod scan;
 mod sources;
@@ -46,6 +51,8 @@ fn main() -> ExitCode {
     let trials = [
         film::trials(),
         kinds::trials(),
+        optimize::trials(),
+        published::trials(),
         cache::trials(),
         sweep::trials(),
         document::trials(),
@@ -56,6 +63,8 @@ fn main() -> ExitCode {
         sources::trials(),
         scan::trials(),
         store_faults::trials(),
+        reconcile::trials(&server),
+        s3::trials(),
         crash::trials(&server),
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());

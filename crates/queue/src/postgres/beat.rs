@@ -144,10 +144,10 @@ async fn record(session: &mut Session<'_>, claim: &ClaimBeat) -> Tried<Option<Ri
     let mut ring = Ring::default();
     if let Some(run) = value::<Option<String>>(&row, "run")? {
         for record in &claim.records {
-            graph::write_record(session, &run, record, None).await?;
+            ring = ring.and(graph::write_record_of_job(session, &run, record).await?);
         }
         if claim.playable {
-            ring = graph::mark_playable(session, &run).await?;
+            ring = ring.and(graph::mark_playable(session, &run).await?);
         }
     }
     Ok(Some(ring))

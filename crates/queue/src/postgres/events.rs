@@ -17,7 +17,7 @@ use crate::run::RunId;
 
 /// An event on its way to its run.
 pub(super) struct Told<'a> {
-    pub(super) run: &'a RunId,
+    pub(super) run: &'a str,
     pub(super) name: &'a str,
     pub(super) body: String,
 }
@@ -37,7 +37,7 @@ pub(super) async fn tell(database: &Database, told: &Told<'_>) -> Tried<Option<u
 /// Adds events to runs, inside any transaction. Gives the numbers of those whose run there is.
 pub(super) async fn add(connection: &mut Session<'_>, told: &[Told<'_>]) -> Tried<Vec<u64>> {
     let rows = statement(sql!("tell"))
-        .bind(told.iter().map(|told| told.run.as_str()).collect::<Vec<_>>())
+        .bind(told.iter().map(|told| told.run).collect::<Vec<_>>())
         .bind(told.iter().map(|told| told.name).collect::<Vec<_>>())
         .bind(told.iter().map(|told| told.body.as_str()).collect::<Vec<_>>())
         .fetch_all(connection)

@@ -217,12 +217,13 @@ async fn settle_in_runs(
     let run_of = |finish: &Finish| held.get(&key(finish)).and_then(Option::as_ref);
     let mut in_runs: Vec<_> = batch.iter().filter_map(|finish| Some((run_of(finish)?, *finish))).collect();
     in_runs.sort_by_key(|(run, _)| *run);
-    if in_runs.iter().any(|(_, finish)| finish.spawned().is_some() || finish.playable) {
+    let tells = |finish: &Finish| finish.playable || finish.records.iter().any(|it| it.tells.is_some());
+    if in_runs.iter().any(|(_, finish)| finish.spawned().is_some() || tells(finish)) {
         graph::hold_runs(&mut tx, in_runs.iter().map(|(run, _)| run.as_str()).collect()).await?;
     }
     for (run, finish) in in_runs {
         for record in &finish.records {
-            graph::write_record(&mut tx, run, record, None).await?;
+            ring = ring.and(graph::write_record_of_job(&mut tx, run, record).await?);
         }
         if finish.playable {
             ring = ring.and(graph::mark_playable(&mut tx, run).await?);

@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use serde_json::Value;
+
 use super::connect::Database;
 use super::failure::Tried;
 use super::finish::{Ending, end, error_json, ring_of};
 use super::insert::{cost_us, insert_unique, rows_in_line};
 use super::limits::{limited, note};
-use super::read::{big_number, number, parsed, value};
+use super::read::{big_number, json, number, parsed, value};
 use super::session::{Session, statement};
 use super::{events, sql};
 use crate::bell::Ring;
@@ -185,6 +187,27 @@ pub(super) async fn hold_runs(connection: &mut Session<'_>, runs: Vec<&str>) -> 
 pub(super) async fn mark_playable(connection: &mut Session<'_>, run: &str) -> Tried<Ring> {
     let first = statement(sql!("run_playable")).bind(run).fetch_optional(connection).await?;
     Ok(if first.is_some() { events::ring() } else { Ring::default() })
+}
+
+/// Writes a record of a job that is held, and what it tells if it is new. Says whom to wake.
+pub(super) async fn write_record_of_job(
+    connection: &mut Session<'_>,
+    run: &str,
+    record: &NewRecord,
+) -> Tried<Ring> {
+    let mut ring = Ring::default();
+    if let Some(event) = &record.tells {
+        let before = statement(sql!("record_json")).bind(run).bind(&record.kind).bind(&record.key);
+        let before: Option<Value> =
+            before.fetch_optional(&mut *connection).await?.map(|row| json(&row, "json")).transpose()?;
+        if before.as_ref() != Some(&record.json) {
+            let told = events::Told { run, name: &event.name, body: event.body.to_string() };
+            events::add(connection, &[told]).await?;
+            ring = events::ring();
+        }
+    }
+    write_record(connection, run, record, None).await?;
+    Ok(ring)
 }
 
 /// Writes a record. `None`: there is no such run, or it is not at the expected version.

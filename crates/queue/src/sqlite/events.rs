@@ -18,10 +18,10 @@ use crate::run::RunId;
 use crate::timestamp::Timestamp;
 
 /// Adds an event to a run, inside any transaction; gives its number. `None`: there is no such run.
-pub(super) fn tell(tx: &Tx<'_>, run: &RunId, name: &str, body: &Value) -> Result<Option<u64>> {
-    let seq = tx.first(sql!("tell_next"), [run.as_str()], |row| row.get::<_, i64>(0))?;
+pub(super) fn tell(tx: &Tx<'_>, run: &str, name: &str, body: &Value) -> Result<Option<u64>> {
+    let seq = tx.first(sql!("tell_next"), [run], |row| row.get::<_, i64>(0))?;
     let Some(seq) = seq else { return Ok(None) };
-    tx.run(sql!("tell"), params![run.as_str(), seq, name, tx.now.as_ms(), body.to_string()])?;
+    tx.run(sql!("tell"), params![run, seq, name, tx.now.as_ms(), body.to_string()])?;
     told(tx);
     Ok(Some(seq.unsigned_abs()))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rusqlite::params;
 
-use super::events::told;
+use super::events::{tell, told};
 use super::finish::{Ending, Standing, end_one, error_json};
 use super::push::{Owner, push_job};
 use super::sql;
@@ -164,11 +164,23 @@ pub(super) fn restart_dependents(
     Ok(())
 }
 
+/// Writes what a claim recorded, and what those that are new tell.
 pub(super) fn put_records(tx: &Tx<'_>, run: &str, records: &[NewRecord]) -> Result<()> {
     for record in records {
+        if let Some(event) = &record.tells
+            && !is_there(tx, run, record)?
+        {
+            tell(tx, run, &event.name, &event.body)?;
+        }
         put_record(tx, run, record)?;
     }
     Ok(())
+}
+
+fn is_there(tx: &Tx<'_>, run: &str, record: &NewRecord) -> Result<bool> {
+    let named = [run, record.kind.as_str(), record.key.as_str()];
+    let before = tx.first(sql!("record_json"), named, |row| row.get::<_, String>(0))?;
+    Ok(before.is_some_and(|json| json == record.json.to_string()))
 }
 
 /// A job of the run says that what it makes can be played. The first one counts.

@@ -201,6 +201,20 @@ impl PostgresServer {
         kept.collect::<Vec<_>>().join("\n") + "\n"
     }
 
+    /// Copies a database into a new one, as `pg_dump` and `psql` do it; its address.
+    pub(crate) fn copied(&self, url: &str) -> String {
+        let copy = self.new_database();
+        let file = self.0.folder.join(format!("dump-{}", copy.rsplit('/').next().unwrap_or_default()));
+        for (program, arguments) in [
+            ("pg_dump", vec!["-d", url, "-f", &file.to_string_lossy()]),
+            ("psql", vec!["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &copy, "-f", &file.to_string_lossy()]),
+        ] {
+            let done = Command::new(self.0.bin.join(program)).args(arguments).output().expect("it runs");
+            assert!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        copy
+    }
+
     fn log(&self) -> String {
         std::fs::read_to_string(self.0.folder.join("log")).unwrap_or_default()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use serde::Serialize;
 use serde_json::Value;
-use telecine_pipeline::{Does, Listed, Param, Recipe, RecipeOrigin, Step};
+use telecine_pipeline::{Does, Listed, MediaType, Param, Recipe, RecipeOrigin, Step};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -56,6 +56,9 @@ struct StepShown {
     name: String,
     /// `hls`, `mp4`, `pictures`, `image`, `audio` or `exec`.
     kind: &'static str,
+    /// What an input must be for it, by its content; empty is anything.
+    #[serde(rename = "for")]
+    takes: Vec<MediaType>,
     /// Steps that must end first.
     needs: Vec<String>,
     /// Whether its failure fails the run.
@@ -140,6 +143,7 @@ impl StepShown {
         Self {
             name: step.name.clone(),
             kind: step.does.kind(),
+            takes: step.takes.clone(),
             needs: step.needs.clone(),
             required: step.required,
             enabled: step.enabled,

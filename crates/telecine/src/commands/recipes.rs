@@ -106,6 +106,10 @@ fn drawn(recipe: &Recipe, origin: &RecipeOrigin) -> String {
         if !step.enabled {
             about.push(format!("not enabled (--set {}.enabled=true)", step.name));
         }
+        if !step.takes.is_empty() {
+            let takes: Vec<&str> = step.takes.iter().map(|media| media.as_str()).collect();
+            about.push(format!("for {}", takes.join(" and ")));
+        }
         if !step.needs.is_empty() {
             about.push(format!("after {}", step.needs.join(" and ")));
         }

@@ -38,9 +38,12 @@ pub(super) async fn run(flags: &RunFlags, config: &Config, output: &Output) -> R
     let mut signals = Signals::listen()?;
     let recipe = recipes::to_run(&flags.work.recipe, &flags.work.set, config)?;
     let files = all_fit(&flags.files).await?;
+    if files.len() > 1 && flags.publish_to.is_some() {
+        bail!("one prefix is for the outputs of one file\nnext: name one file with --publish-to");
+    }
     let folders = files.iter().filter_map(|file| file.path.parent()).map(Path::to_owned).collect();
-    let mut batch =
-        open_batch(&flags.work.out, config, folders, recipe, Screen::new(flags.work.quiet)).await?;
+    let batch = open_batch(&flags.work.out, config, folders, recipe, Screen::new(flags.work.quiet)).await?;
+    let mut batch = batch.publishing_to(flags.publish_to.clone());
     for file in files {
         take(&mut batch, file, flags.fresh).await?;
     }

@@ -22,6 +22,7 @@ pub(super) async fn run(flags: SubmitFlags, config: &Config, output: &Output) ->
         run_at: flags.at.or(flags.delay.map(|delay| Timestamp::now().plus(delay))),
         idempotency_key: flags.idempotency_key,
         fresh: flags.fresh,
+        publish_to: flags.publish_to,
         metadata: flags.metadata.unwrap_or_default(),
         ..Submission::new(recipe, input)
     };

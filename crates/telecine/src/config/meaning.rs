@@ -35,6 +35,7 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
     let config = Config {
         database: reader.required(Key::Database, database)?,
         store: reader.required(Key::Store, store)?,
+        publish: reader.optional(Key::Publish, store)?,
         scratch: reader.required(Key::Scratch, folder)?,
         input_folders: reader.optional(Key::InputFolders, folders)?.unwrap_or_default(),
         intake: Intake::of(&reader)?,
@@ -57,6 +58,7 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         metrics_listen: reader.optional(Key::MetricsListen, address)?,
         otlp_endpoint: reader.optional(Key::OtlpEndpoint, public_url)?,
         webhooks: reader.optional(Key::Webhooks, super::webhooks::endpoints)?,
+        kafka: super::kafka::of(&reader)?,
         log: reader.required(Key::Log, log)?,
         typed: typed.clone(),
     };
@@ -115,6 +117,11 @@ impl Reader<'_> {
             Some(lanes) => Ok(Slots::PerLane(lanes)),
             None => self.required(Key::Concurrency, |text| positive(text).map(Slots::Each)),
         }
+    }
+
+    /// Whether somebody has set it, be it to what it is anyway.
+    pub(super) fn is_set(&self, key: Key) -> bool {
+        self.0.0.get(&key).is_some_and(|typed| typed.origin != Origin::Default)
     }
 
     pub(super) fn origin(&self, key: Key) -> String {
@@ -188,7 +195,7 @@ fn check_lane(lane: &str) -> Result<()> {
     Ok(())
 }
 
-fn name(text: &str) -> Result<String> {
+pub(super) fn name(text: &str) -> Result<String> {
     let proper = !text.trim().is_empty() && text.len() <= 200 && !text.chars().any(char::is_control);
     ensure!(proper, "must be 1 to 200 bytes without control characters");
     Ok(text.into())

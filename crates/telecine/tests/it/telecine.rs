@@ -54,8 +54,13 @@ impl Place {
 
     /// Runs a command that must succeed and print JSON.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        self.json_of(arguments, 0)
+    }
+
+    /// Runs a command that must end with a code and print JSON.
+    pub(crate) fn json_of(&self, arguments: &[&str], code: i32) -> Value {
         let ended = self.run(&[arguments, &["--json"]].concat());
-        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+        assert_eq!(ended.code, Some(code), "{arguments:?}: {ended:?}");
         serde_json::from_str(&ended.stdout)
             .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {ended:?}"))
     }

@@ -239,7 +239,7 @@ async fn tell(
         files: files.iter().filter_map(|path| stored.get(path).cloned()).collect(),
         facts: Value::Object(facts),
     };
-    attempt.leave(key, &document);
+    attempt.leave_output(key, &document);
     attempt.context.flushed().await.map_err(|why| match why {
         NotRecorded::Invalid { reason } => invalid(format!("it cannot be kept: {reason}")),
         NotRecorded::ClaimOver => Failed::for_now("cancelled", why.to_string(), ""),

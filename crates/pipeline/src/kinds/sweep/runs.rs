@@ -13,6 +13,7 @@ use crate::failure::Attempted;
 use crate::keys;
 use crate::kinds::conclude::named;
 use crate::lifetime::{Broom, Deleted, announce_loss, delete, end_again};
+use crate::published::remove_unfinished;
 use crate::records::{
     INPUT, InputRecord, LIFETIME, LifetimeRecord, OutputRecord, RunRecord, read, read_all, read_versioned,
 };
@@ -98,7 +99,12 @@ async fn is_forgotten(shop: &Workshop, run: &Run) -> Attempted<bool> {
 }
 
 /// Removes what the run stored and publishes nowhere.
-async fn tidy(shop: &Workshop, id: &RunId, finished_at: Timestamp, swept: &mut Swept) -> Attempted<()> {
+pub(crate) async fn tidy(
+    shop: &Workshop,
+    id: &RunId,
+    finished_at: Timestamp,
+    swept: &mut Swept,
+) -> Attempted<()> {
     let queue = &*shop.queue;
     let Some(broom) = Broom::take(queue, id, finished_at).await? else { return Ok(()) };
     let tidied = remove_unpublished(shop, id, &broom, swept).await;
@@ -117,6 +123,7 @@ async fn remove_unpublished(
     let run = shop.queue.get_run(id).await?;
     let is_over = |run: &Run| run.finished_at.is_some_and(|at| is_older(at, shop.keep_unpublished));
     let Some(run) = run.filter(is_over) else { return Ok(false) };
+    swept.blobs += remove_unfinished(&*shop.queue, &shop.blobs, &shop.published, &run).await?;
     let named = published(shop, &run).await?;
     let stored: Vec<BlobMeta> = shop.blobs.entries(&keys::of_run(&run.tenant, id)).try_collect().await?;
     let unnamed = stored.into_iter().filter(|blob| !named.contains(&blob.key));
@@ -137,7 +144,7 @@ async fn remove_unpublished(
 }
 
 /// The blobs of a run that somebody may still ask for.
-async fn published(shop: &Workshop, run: &Run) -> Attempted<BTreeSet<String>> {
+pub(crate) async fn published(shop: &Workshop, run: &Run) -> Attempted<BTreeSet<String>> {
     // Without a record nobody has probed what was taken in: it was no media, and a retry takes it in again.
     let Some(input) = read::<InputRecord>(&*shop.queue, &run.id, INPUT).await? else {
         return Ok(BTreeSet::new());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use http::StatusCode;
 use serde::Deserialize;
-use telecine_pipeline::{RunDocument, priority};
-use telecine_queue::QueueError;
+use telecine_pipeline::{Deleted, Failed, RunDocument, priority};
+use telecine_queue::{QueueError, RunId};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{document, no_such_run, run_of};
@@ -130,6 +130,12 @@ pub(super) struct Along {
     outputs: bool,
 }
 
+/// What it published goes first: without the run nobody would know of it.
+async fn delete_all(app: &App, id: &RunId) -> Result<Deleted, Failed> {
+    telecine_pipeline::unpublish(app.queue(), app.blobs(), &app.shop.published, id).await?;
+    telecine_pipeline::delete(app.queue(), app.blobs(), id).await
+}
+
 /// Forgets a run that has ended.
 #[utoipa::path(
     delete, path = "/v1/runs/{id}", tag = "runs", operation_id = "delete_run",
@@ -154,7 +160,7 @@ pub(super) async fn delete(
         return Err(Problem::new(Code::Conflict, detail));
     }
     let ended = match outputs {
-        true => telecine_pipeline::delete(app.queue(), app.blobs(), &run.id).await,
+        true => delete_all(&app, &run.id).await,
         false => telecine_pipeline::forget(app.queue(), app.blobs(), &run.id).await,
     };
     match ended {

@@ -63,6 +63,12 @@ pub(crate) async fn take(
         take_raw(request.into_body(), sink, max_bytes).await?;
         Came::default()
     };
+    if came.sha256.is_some() && sha256.is_some() && came.sha256 != sha256 {
+        return Err(Problem::invalid(
+            "sha256",
+            "the form and the header `Telecine-Sha256` tell different hashes",
+        ));
+    }
     came.sha256 = came.sha256.or(sha256);
     Ok(came)
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
@@ -16,6 +17,9 @@ pub(super) fn trials() -> Vec<Trial> {
     vec![
         trial("uploads::a_full_disk_is_told_and_nothing_is_spoilt", a_full_disk_is_told),
         trial("uploads::what_the_store_does_not_take_waits_for_it", what_the_store_does_not_take_waits),
+        trial("uploads::a_bucket_has_it_when_it_is_back", a_bucket_has_it_when_it_is_back),
+        trial("uploads::what_cannot_be_read_keeps_nothing_else_from_expiring", what_cannot_be_read),
+        trial("uploads::what_cannot_be_stored_keeps_nothing_else_from_expiring", what_cannot_be_stored),
         trial(
             "uploads::what_was_whole_when_its_server_ended_is_stored_by_the_next",
             the_next_server_stores_it,
@@ -92,6 +96,48 @@ async fn a_bucket_has_it_when_it_is_back() {
     let now = async || -> Value { served.get(&address).send().await.unwrap().json().await.unwrap() };
     served.until(async || !now().await["finished_at"].is_null()).await;
     assert_eq!(now().await["status"], "succeeded");
+    served.stop().await;
+}
+
+async fn what_cannot_be_read() {
+    let served =
+        Served::with(|_, options| options.uploads.keep_unfinished = Duration::from_millis(300)).await;
+    let tus = Tus::of(&served);
+    let folder = served.shop.scratch.root().join("uploads");
+    tus.create(1000).await;
+    // As an operator's editor, a failing disk or a restored backup leaves things.
+    std::fs::write(folder.join("torn.json"), "{").unwrap();
+    std::fs::write(folder.join("torn.data"), "").unwrap();
+    std::fs::create_dir(folder.join("lost+found")).unwrap();
+    let old = std::time::SystemTime::now() - Duration::from_hours(3);
+    std::fs::File::open(folder.join("lost+found")).unwrap().set_modified(old).unwrap();
+
+    tus.create(1000).await;
+
+    served.until(async || staged(&served).len() == 3).await;
+    let mut left = staged(&served);
+    left.sort();
+    assert_eq!(left, ["lost+found", "torn.data", "torn.json"]);
+    served.stop().await;
+}
+
+async fn what_cannot_be_stored() {
+    let served =
+        Served::with(|_, options| options.uploads.keep_unfinished = Duration::from_millis(300)).await;
+    let (tus, bytes) = (Tus::of(&served), noise(1000));
+    let in_the_way = served.folder.path().join("store/_uploads");
+    std::fs::write(&in_the_way, "").unwrap();
+    for _ in 0..4 {
+        let whole = tus.create(bytes.len()).await;
+        assert_eq!(tus.patch(&whole, 0, &bytes).send().await.unwrap().status(), 503);
+        tus.create(bytes.len()).await;
+    }
+
+    // Two files each of those that wait for the store.
+    served.until(async || staged(&served).len() == 8).await;
+
+    std::fs::remove_file(&in_the_way).unwrap();
+    served.until(async || staged(&served).is_empty()).await;
     served.stop().await;
 }
 

@@ -29,6 +29,7 @@ pub(crate) struct Batch {
     studio: Arc<Studio>,
     results: Results,
     recipe: Recipe,
+    publish_to: Option<String>,
     followed: Vec<Followed>,
     screen: Screen,
     is_disk_full: bool,
@@ -69,7 +70,13 @@ pub(crate) enum Taken {
 
 impl Batch {
     pub(crate) fn new(studio: Arc<Studio>, results: Results, recipe: Recipe, screen: Screen) -> Self {
-        Self { studio, results, recipe, followed: Vec::new(), screen, is_disk_full: false }
+        let (publish_to, followed) = (None, Vec::new());
+        Self { studio, results, recipe, publish_to, followed, screen, is_disk_full: false }
+    }
+
+    /// The same, whose runs publish under a prefix.
+    pub(crate) fn publishing_to(self, prefix: Option<String>) -> Self {
+        Self { publish_to: prefix, ..self }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -87,18 +94,27 @@ impl Batch {
     /// Stores a run for the file, or finds the one that an earlier command stored; from then on it is followed.
     pub(crate) async fn take(&mut self, file: InputFile, before: Before) -> Result<Taken> {
         let queue = &*self.studio.queue;
-        let submitted = submit_once(queue, &file, &self.recipe, before)
+        let anew = self.anew(&file);
+        let submitted = submit_once(queue, &file, &anew, before)
             .await
             .with_context(|| format!("cannot submit {}", file.shown))?;
         let (run, taken) = match submitted.replayed {
             false => (submitted.run, Taken::New),
             true => match take_up(queue, &submitted.run, before).await? {
                 Some(taken) => (submitted.run, taken),
-                None => (submit(queue, anew(&file, &self.recipe)).await?.run, Taken::New),
+                None => (submit(queue, anew).await?.run, Taken::New),
             },
         };
         self.followed.push(Followed { file, run, taken, steps: Vec::new(), paces: Vec::new(), known: None });
         Ok(taken)
+    }
+
+    fn anew(&self, file: &InputFile) -> Submission {
+        Submission {
+            external_id: Some(file.key(&self.recipe, self.publish_to.as_deref())),
+            publish_to: self.publish_to.clone(),
+            ..Submission::new(self.recipe.clone(), Input::Path(file.path.clone()))
+        }
     }
 
     /// Runs that earlier commands left here stand back: only what slots are left over is for them. Where another process
@@ -197,18 +213,18 @@ async fn look_at(
 async fn submit_once(
     queue: &dyn Queue,
     file: &InputFile,
-    recipe: &Recipe,
+    anew: &Submission,
     before: Before,
 ) -> Result<Submitted, QueueError> {
-    let anew = anew(file, recipe);
+    let (anew, name) = (anew.clone(), anew.external_id.clone().unwrap_or_default());
     if before == Before::Forget {
         return submit(queue, Submission { fresh: true, ..anew }).await;
     }
-    if let Some(run) = last_run(queue, &file.key(recipe)).await? {
+    if let Some(run) = last_run(queue, &name).await? {
         return Ok(Submitted { run, replayed: true });
     }
     // Of two commands at the same moment one is first.
-    let submission = Submission { idempotency_key: Some(file.key(recipe)), ..anew.clone() };
+    let submission = Submission { idempotency_key: Some(name), ..anew.clone() };
     match submit(queue, submission).await {
         // What it remembers may be gone: somebody deleted it.
         Ok(found) if found.replayed && is_gone(queue, &found.run).await? => submit(queue, anew).await,
@@ -222,11 +238,6 @@ async fn submit_once(
         }
         answer => answer,
     }
-}
-
-fn anew(file: &InputFile, recipe: &Recipe) -> Submission {
-    let name = Some(file.key(recipe));
-    Submission { external_id: name, ..Submission::new(recipe.clone(), Input::Path(file.path.clone())) }
 }
 
 async fn last_run(queue: &dyn Queue, name: &str) -> Result<Option<RunId>, QueueError> {

@@ -65,8 +65,8 @@ impl InputFile {
         Ok(Self { path, bytes: meta.len(), modified_ns, shown })
     }
 
-    /// The same for the same file, unchanged, and the same recipe: what was begun under it is taken up again.
-    pub(crate) fn key(&self, recipe: &Recipe) -> String {
+    /// The same for the same file, unchanged, the same recipe and prefix: what was begun under it is taken up again.
+    pub(crate) fn key(&self, recipe: &Recipe, publish_to: Option<&str>) -> String {
         // A recipe names the pictures that it lays over a film; what they show is in their files.
         let marks = recipe.enabled_steps().filter_map(|step| step.does.media()?.video?.watermark);
         let marks: Vec<Option<(u64, i64, i64)>> = marks
@@ -74,7 +74,7 @@ impl InputFile {
             .map(|meta| meta.map(|meta| (meta.len(), meta.mtime(), meta.mtime_nsec())))
             .collect();
         let identity = json!([self.path, self.bytes, self.modified_ns.to_string(), recipe, marks]);
-        let digest = Sha256::digest(identity.to_string());
+        let digest = Sha256::digest(format!("{identity}{}", publish_to.unwrap_or_default()));
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
@@ -93,12 +93,15 @@ mod tests {
 
     #[test]
     fn a_file_that_was_changed_or_is_wanted_otherwise_is_another_run() {
-        let key = file(1, 2).key(&recipe("mp4"));
+        let key = file(1, 2).key(&recipe("mp4"), None);
 
-        assert_eq!(file(1, 2).key(&recipe("mp4")), key);
-        for other in
-            [file(2, 2).key(&recipe("mp4")), file(1, 3).key(&recipe("mp4")), file(1, 2).key(&recipe("hls"))]
-        {
+        assert_eq!(file(1, 2).key(&recipe("mp4"), None), key);
+        for other in [
+            file(2, 2).key(&recipe("mp4"), None),
+            file(1, 3).key(&recipe("mp4"), None),
+            file(1, 2).key(&recipe("hls"), None),
+            file(1, 2).key(&recipe("mp4"), Some("u42")),
+        ] {
             assert_ne!(other, key);
         }
     }
