@@ -234,6 +234,20 @@ async fn completed_upload(shop: &Workshop, tenant: &str, id: &str) -> Attempted<
     Ok((upload, said))
 }
 
+/// A sweep spares what an accepted run names; so nothing is accepted that a sweep may just be removing.
+async fn require_unexpired(shop: &Workshop, id: &str, key: &str) -> Attempted<()> {
+    let completed_at = shop.blobs.head(&keys::sidecar_of(key)).await?.map(|sidecar| sidecar.modified_at);
+    let is_young = |at: SystemTime| at.elapsed().map_or(true, |age| age <= shop.keep_uploads);
+    match completed_at.is_some_and(is_young) {
+        true => Ok(()),
+        false => Err(Failed::for_good(
+            "input_not_found",
+            format!("the upload {id} has expired"),
+            "upload the file again",
+        )),
+    }
+}
+
 /// Says of an upload that it is infected, so that no later run takes it, and removes its bytes.
 pub(crate) async fn condemn_upload(
     shop: &Workshop,
@@ -255,20 +269,6 @@ pub(crate) async fn condemn_upload(
         Err(_) => {}
     }
     Ok(shop.blobs.delete(&upload).await?)
-}
-
-/// A sweep spares what an accepted run names; so nothing is accepted that a sweep may just be removing.
-async fn require_unexpired(shop: &Workshop, id: &str, key: &str) -> Attempted<()> {
-    let completed_at = shop.blobs.head(&keys::sidecar_of(key)).await?.map(|sidecar| sidecar.modified_at);
-    let is_young = |at: SystemTime| at.elapsed().map_or(true, |age| age <= shop.keep_uploads);
-    match completed_at.is_some_and(is_young) {
-        true => Ok(()),
-        false => Err(Failed::for_good(
-            "input_not_found",
-            format!("the upload {id} has expired"),
-            "upload the file again",
-        )),
-    }
 }
 
 /// Makes what was fetched a blob of the run.

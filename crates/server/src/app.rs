@@ -81,9 +81,9 @@ pub struct ServerOptions {
     pub requests_per_second: u32,
     pub uploads: UploadOptions,
     pub transcode: TranscodeOptions,
-    pub scan: ScanOptions,
     /// The brokers that this process needs, if any.
     pub kafka: Option<Broker>,
+    pub scan: ScanOptions,
 }
 
 impl Default for ServerOptions {
@@ -104,8 +104,8 @@ impl Default for ServerOptions {
             requests_per_second: 1000,
             uploads: UploadOptions::default(),
             transcode: TranscodeOptions::default(),
-            scan: ScanOptions::default(),
             kafka: None,
+            scan: ScanOptions::default(),
         }
     }
 }

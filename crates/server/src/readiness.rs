@@ -75,8 +75,7 @@ impl Readiness {
             self.clamd()
         );
         let mut checks = vec![database, store.1.clone(), scratch, self.tools()];
-        checks.extend(kafka);
-        checks.extend(clamd);
+        checks.extend(kafka.into_iter().chain(clamd));
         *last = Some(Look { at: Instant::now(), checks: checks.clone(), store });
         checks
     }
@@ -148,22 +147,6 @@ impl Readiness {
         Check { free_bytes, ..check }
     }
 
-    /// Of interest where inputs are not read without it.
-    async fn clamd(&self) -> Option<Check> {
-        let scanning = &self.shop.scanning;
-        let clamd = scanning.clamd.as_ref().filter(|_| scanning.scan == ScanPolicy::Required)?;
-        let check = timed("clamd", async {
-            match clamd.ping().await {
-                Ok(()) => Ok(()),
-                Err(error) => {
-                    tracing::warn!(%error, "not ready: the virus scanner");
-                    Err("the virus scanner does not answer")
-                }
-            }
-        });
-        Some(check.await)
-    }
-
     async fn kafka(&self) -> Option<Check> {
         let broker = self.kafka.as_ref()?;
         let check = timed("kafka", async {
@@ -176,6 +159,22 @@ impl Readiness {
                 Err(error) => {
                     tracing::warn!(%error, "not ready: Kafka");
                     Err("no broker of Kafka answers")
+                }
+            }
+        });
+        Some(check.await)
+    }
+
+    /// Of interest where inputs are not read without it.
+    async fn clamd(&self) -> Option<Check> {
+        let scanning = &self.shop.scanning;
+        let clamd = scanning.clamd.as_ref().filter(|_| scanning.scan == ScanPolicy::Required)?;
+        let check = timed("clamd", async {
+            match clamd.ping().await {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    tracing::warn!(%error, "not ready: the virus scanner");
+                    Err("the virus scanner does not answer")
                 }
             }
         });

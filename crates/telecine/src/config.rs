@@ -302,8 +302,9 @@ impl Key {
             Self::MaxScanMb => Some("256"),
             Self::MetricsPublic => Some("off"),
             // What these default to depends on the machine and on other keys; see `meaning`.
-            Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback | Self::Uploads => None,
-            Self::Scan => None,
+            Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback | Self::Uploads | Self::Scan => {
+                None
+            }
             // Below `_published/` of the store.
             Self::Publish => None,
             // As large as an input may be.
@@ -311,8 +312,9 @@ impl Key {
             Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name | Self::Recipes => None,
             // Nothing is taken from a bucket, and no run deleted, that nobody named.
             Self::InputBuckets | Self::KeepRunsDays => None,
-            Self::Clamd => None,
-            Self::PublicUrl | Self::CorsOrigins | Self::MetricsListen | Self::OtlpEndpoint => None,
+            Self::Clamd | Self::PublicUrl | Self::CorsOrigins | Self::MetricsListen | Self::OtlpEndpoint => {
+                None
+            }
             Self::KafkaGroup => Some("telecine"),
             Self::KafkaRequestTopic => Some("optimize-request"),
             Self::KafkaResponseTopic => Some("optimize-response"),
@@ -839,6 +841,56 @@ mod tests {
             assert!(refusal.contains(expected) && refusal.contains("telecine.toml:1:"), "{refusal}");
             assert!(!refusal.contains("hush-hush"), "{refusal}");
         }
+    }
+
+    #[test]
+    fn kafka_is_a_table_of_the_file_or_variables() {
+        let file = "[kafka]\nbrokers = [\"a:9092\", \"b:9092\"]\nformat = \"optimize\"\nbatch = 20\ncreate_topics = true\n\
+                    [kafka.properties]\n\"security.protocol\" = \"SASL_SSL\"\n\"session.timeout.ms\" = 6000";
+        let variables = [
+            ("TELECINE_KAFKA_BROKERS", "a:9092, b:9092"),
+            ("TELECINE_KAFKA_FORMAT", "optimize"),
+            ("TELECINE_KAFKA_BATCH", "20"),
+            ("TELECINE_KAFKA_CREATE_TOPICS", "on"),
+            (
+                "TELECINE_KAFKA_PROPERTIES",
+                r#"{"security.protocol": "SASL_SSL", "session.timeout.ms": "6000"}"#,
+            ),
+        ];
+
+        let of_file = layers(file, &[], &[]).expect("valid").kafka.expect("configured");
+        let of_variables = layers("", &variables, &[]).expect("valid").kafka.expect("configured");
+        let with_password = layers(file, &[("TELECINE_KAFKA_PASSWORD", "hush")], &[]).expect("valid");
+
+        assert_eq!(of_file, of_variables);
+        assert_eq!(of_file.brokers, "a:9092,b:9092");
+        assert_eq!(of_file.properties["session.timeout.ms"], "6000");
+        assert_eq!(with_password.kafka.expect("configured").properties["sasl.password"], "hush");
+        let by_default = layers("[kafka]\nbrokers = \"a\"", &[], &[]).expect("valid").kafka;
+        assert_eq!(by_default, Some(KafkaOptions::new("a")), "what the library does by itself");
+        assert_eq!(layers("", &[], &[]).expect("valid").kafka, None);
+    }
+
+    #[test]
+    fn a_wrong_value_of_kafka_is_refused_and_no_secret_repeated() {
+        for (lines, expected) in [
+            ("group = \"x\"", "kafka_brokers is not"),
+            ("brokers = \"kafka://a\"", "broker-1:9092"),
+            ("brokers = \"a\"\nbroker = \"b\"", "did you mean `kafka_brokers`?"),
+            ("brokers = \"a\"\nformat = \"xml\"", "telecine or optimize"),
+            ("brokers = \"a\"\nresults = \"some\"", "all or kafka"),
+            ("brokers = \"a\"\nrequest_topic = \"a b\"", "kafka_request_topic"),
+            ("brokers = \"a\"\nrequest_topic = \"optimize-response\"", "the same topic"),
+            ("brokers = \"a\"\nmax_backlog = 0", "kafka_max_backlog"),
+            ("brokers = \"a\"\n[kafka.properties]\n\"enable.idempotence\" = \"hush\"", "enable.idempotence"),
+            ("brokers = \"a\"\n[kafka.properties]\n\"sasl.password\" = [\"hush\"]", "kafka_properties"),
+        ] {
+            let refusal = refusal(layers(&format!("[kafka]\n{lines}"), &[], &[]));
+            assert!(refusal.contains(expected) && refusal.contains("telecine.toml:"), "{lines}: {refusal}");
+            assert!(!refusal.contains("hush"), "{refusal}");
+        }
+        let shown = without_values(r#"{"security.protocol": "SASL_SSL", "ssl.key.password": "hush"}"#);
+        assert_eq!(shown, "security.protocol=SASL_SSL, ssl.key.password=***");
     }
 
     #[test]

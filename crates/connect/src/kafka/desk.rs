@@ -1,12 +1,12 @@
 //! Where records become runs: many in one transaction, and each of them once.
 
-use std::sync::Arc;
-
+use futures_util::future::join_all;
 use rdkafka::message::OwnedMessage;
 use telecine_pipeline::{NoSubmission, Submission, submit_all};
 use telecine_queue::{JobState, QueueError};
 
-use super::refusal::{Refusal, put_away};
+use super::publisher::NotSent;
+use super::refusal::{Refusal, answer, place, put_away};
 use super::request::{Asked, read};
 use super::{Kafka, figures};
 use crate::webhooks;
@@ -50,10 +50,9 @@ impl Desk {
             }
         }
         refused.extend(self.store(&asked).await?);
-        for (record, refusal) in refused {
-            self.refuse(record, &refusal).await?;
-        }
-        Ok(())
+        // All on their way at once: a topic full of nonsense is not worth a wait for each.
+        let refusing = refused.iter().map(|(record, refusal)| self.refuse(record, refusal));
+        join_all(refusing).await.into_iter().collect()
     }
 
     /// What to store for a record; nothing where that was done before.
@@ -119,20 +118,15 @@ impl Desk {
     }
 
     async fn refuse(&self, record: &OwnedMessage, refusal: &Refusal) -> Result<(), Away> {
-        let (publisher, options) = (Arc::clone(&self.kafka.publisher), &self.kafka.options);
+        let (publisher, options) = (&self.kafka.publisher, &self.kafka.options);
+        let not_sent = |topic: &str, error: NotSent| Away(format!("topic `{topic}`: {error}"));
         let topic = &options.dead_letter_topic;
-        put_away(&publisher, topic, record, refusal)
-            .await
-            .map_err(|error| Away(format!("topic `{topic}`: {error}")))?;
+        put_away(publisher, topic, record, refusal).await.map_err(|error| not_sent(topic, error))?;
+        let topic = &options.response_topic;
+        answer(publisher, options, record, refusal).await.map_err(|error| not_sent(topic, error))?;
         figures::refused();
         let (code, detail) = (&refusal.code, &refusal.detail);
-        let place = rdkafka_place(record);
-        tracing::warn!(code, detail, place, "a record went to the dead-letter topic");
+        tracing::warn!(code, detail, place = place(record), "a record went to the dead-letter topic");
         Ok(())
     }
-}
-
-fn rdkafka_place(record: &OwnedMessage) -> String {
-    use rdkafka::message::Message;
-    format!("{}/{}/{}", record.topic(), record.partition(), record.offset())
 }

@@ -32,6 +32,8 @@ const POLL: Duration = Duration::from_millis(100);
 const GATHERED_BYTES: usize = 8 << 20;
 /// After this long a batch is tried again: repeating it settles what became of it.
 const TAKE_WITHIN: Duration = Duration::from_secs(60);
+/// When it is to stop, it has this long.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// While it is too deep, the backlog is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const AGAIN: Backoff = Backoff { base_ms: 500, factor: 2, cap_ms: 15_000 };
@@ -209,14 +211,13 @@ impl Reader {
         if is_early || (self.flow == Flow::Open && self.gathered.is_empty()) {
             return false;
         }
-        let backlog = self.runtime.block_on(tokio::time::timeout(TAKE_WITHIN, self.desk.backlog()));
-        let backlog = match backlog {
-            Ok(Ok(backlog)) => backlog,
-            Ok(Err(error)) => {
+        let backlog = match self.patiently(self.desk.backlog()) {
+            Some(Ok(backlog)) => backlog,
+            Some(Err(error)) => {
                 self.put_off(&error.to_string());
                 return false;
             }
-            Err(_) => {
+            None => {
                 self.put_off("the database does not answer");
                 return false;
             }
@@ -239,17 +240,31 @@ impl Reader {
     }
 
     fn take_in(&mut self) {
-        let taking = tokio::time::timeout(TAKE_WITHIN, self.desk.take_in(&self.gathered));
-        match self.runtime.block_on(taking) {
-            Ok(Ok(())) => {
+        match self.patiently(self.desk.take_in(&self.gathered)) {
+            Some(Ok(())) => {
                 self.store_offsets();
                 commit(&self.consumer, CommitMode::Async);
                 self.gathered.clear();
                 self.flow_on();
             }
-            Ok(Err(reason)) => self.put_off(&reason.to_string()),
-            Err(_) => self.put_off("no answer in time"),
+            Some(Err(reason)) => self.put_off(&reason.to_string()),
+            None => self.put_off("no answer in time"),
         }
+    }
+
+    /// On this thread, and not for ever: `None` is that it took too long.
+    fn patiently<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let hurry = async {
+            self.stop.cancelled().await;
+            tokio::time::sleep(STOP_WITHIN).await;
+        };
+        self.runtime.block_on(async {
+            tokio::select! {
+                done = work => Some(done),
+                () = tokio::time::sleep(TAKE_WITHIN) => None,
+                () = hurry => None,
+            }
+        })
     }
 
     fn flow_on(&mut self) {

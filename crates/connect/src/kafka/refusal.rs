@@ -6,6 +6,8 @@ use telecine_pipeline::{NoSubmission, RequestFault};
 use telecine_queue::QueueError;
 
 use super::publisher::{NotSent, Outgoing, Publisher};
+use super::request::addressee;
+use super::{Format, KafkaOptions};
 
 /// Of what is wrong, so much is told.
 const LONGEST_DETAIL: usize = 2_000;
@@ -121,6 +123,46 @@ pub(super) async fn put_away(
         }
     }
     Err(NotSent::TooLarge)
+}
+
+/// Tells whoever waits for a result that there will be none: a request that says whose it is gets one all the same. Where
+/// a key was used for something else, that has or will have its own.
+pub(super) async fn answer(
+    publisher: &Publisher,
+    options: &KafkaOptions,
+    record: &OwnedMessage,
+    refusal: &Refusal,
+) -> Result<(), NotSent> {
+    let addressee = addressee(record, options.format).filter(|_| refusal.code != "key_reused");
+    let Some(addressee) = addressee else { return Ok(()) };
+    let error = json!({ "code": refusal.code, "message": shortened(&refusal.detail), "retryable": false });
+    let body = match options.format {
+        Format::Telecine => json!({
+            "type": "request.refused", "external_id": addressee.id, "success": false, "error": error, "run": null,
+        }),
+        Format::Optimize => json!({
+            "mediaId": addressee.id, "userId": addressee.user, "success": false, "error": error["message"],
+            "variants": [], "run": null,
+        }),
+    };
+    let (key, value, place) = (addressee.key, body.to_string(), place(record));
+    let told = [
+        ("content-type", "application/json"),
+        ("ce_specversion", "1.0"),
+        ("ce_id", &place),
+        ("ce_source", "telecine"),
+        ("ce_type", "request.refused"),
+    ];
+    let headers = told.into_iter().fold(OwnedHeaders::new(), |headers, (key, value)| {
+        headers.insert(Header { key, value: Some(value) })
+    });
+    let (topic, key, value) = (&options.response_topic, Some(key.as_bytes()), Some(value.as_bytes()));
+    publisher.send(Outgoing { topic, key, value, headers }).await
+}
+
+/// Where a record was.
+pub(super) fn place(record: &OwnedMessage) -> String {
+    format!("{}/{}/{}", record.topic(), record.partition(), record.offset())
 }
 
 fn shortened(text: &str) -> String {

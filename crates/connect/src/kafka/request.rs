@@ -47,6 +47,30 @@ pub(super) fn read(record: &OwnedMessage, options: &KafkaOptions) -> Result<Aske
     Ok(Asked { request, key, traceparent })
 }
 
+/// Who waits for the result of a request, as far as that can be read.
+pub(super) struct Addressee {
+    /// As it was written.
+    pub(super) id: Value,
+    pub(super) user: Value,
+    /// What results of it would be keyed by.
+    pub(super) key: String,
+}
+
+pub(super) fn addressee(record: &OwnedMessage, format: Format) -> Option<Addressee> {
+    let body = open(record).ok()?.body;
+    let named = |names: &[&str]| names.iter().find_map(|name| body.get(name)).cloned().unwrap_or_default();
+    let (id, user) = match format {
+        Format::Telecine => (named(&["external_id"]), Value::Null),
+        Format::Optimize => (named(&["mediaId", "media_id"]), named(&["userId", "user_id"])),
+    };
+    let key = match &id {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return None,
+    };
+    (1..=LONGEST_KEY).contains(&key.len()).then_some(Addressee { id, user, key })
+}
+
 fn parsed<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Refusal> {
     serde_path_to_error::deserialize(body).map_err(|error| {
         let path = error.path().to_string();

@@ -3,8 +3,8 @@
 //!
 //! - Runs whose time is over, and runs that came to nothing and that history has forgotten ([`runs`]).
 //! - Blobs of ended runs that no output names ([`runs`]), and blobs of runs that the database does not know ([`orphans`]).
-//! - Uploads that expired and that no run waits for ([`uploads`]), infected inputs that were kept for long enough, and puts
-//!   that never ended.
+//! - Uploads that expired and that no run waits for ([`uploads`]), infected inputs that were kept for long enough, and
+//!   puts that never ended.
 //!
 //! How far it came is noted in the store, one [`note`] for each database that uses it; the next sweep goes on from there.
 

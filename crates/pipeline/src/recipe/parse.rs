@@ -15,7 +15,7 @@ use crate::scan::{ScanPolicy, UnscannedPolicy};
 const RECIPE_KEYS: [&str; 4] = ["description", "scan", "steps", "unscanned"];
 const STEP_KEYS: [&str; 9] =
     ["kind", "for", "needs", "with", "required", "lane", "priority", "attempts", "enabled"];
-/// What lies beside the folders of steps in a store, and the steps that runs begin and may end with.
+/// What lies beside the folders of steps in a store, and the steps that every run begins and may end with.
 const RESERVED: [&str; 7] = ["source", "cache", "uploads", "ingest", "scan", "publish", "conclude"];
 const MOST_ATTEMPTS: u16 = 100;
 
@@ -243,22 +243,6 @@ pub(super) fn name_fault(name: &str) -> Option<String> {
     RESERVED.contains(&name).then(|| format!("the name `{name}` is reserved; call the step otherwise"))
 }
 
-/// One of a few words.
-fn choice<T>(
-    key: &str,
-    names: &[&str],
-    named: impl Fn(&str) -> Option<T>,
-    table: &DeTable<'_>,
-    complaints: &mut Complaints<'_>,
-) -> Option<T> {
-    let value = table.get(key)?;
-    let read = value.get_ref().as_str().and_then(named);
-    if read.is_none() {
-        complaints.add(value.span(), format!("`{key}` is one of \"{}\"", names.join("\", \"")));
-    }
-    read
-}
-
 /// A type of input, or a list of them.
 fn takes(value: Option<&Spanned<DeValue<'_>>>, complaints: &mut Complaints<'_>) -> Vec<MediaType> {
     let Some(value) = value else { return Vec::new() };
@@ -286,6 +270,22 @@ fn takes(value: Option<&Spanned<DeValue<'_>>>, complaints: &mut Complaints<'_>) 
         }
     }
     takes
+}
+
+/// One of a few words.
+fn choice<T>(
+    key: &str,
+    names: &[&str],
+    named: impl Fn(&str) -> Option<T>,
+    table: &DeTable<'_>,
+    complaints: &mut Complaints<'_>,
+) -> Option<T> {
+    let value = table.get(key)?;
+    let read = value.get_ref().as_str().and_then(named);
+    if read.is_none() {
+        complaints.add(value.span(), format!("`{key}` is one of \"{}\"", names.join("\", \"")));
+    }
+    read
 }
 
 fn boolean(key: &str, table: &DeTable<'_>, complaints: &mut Complaints<'_>) -> Option<(bool, Range<usize>)> {

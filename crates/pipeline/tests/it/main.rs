@@ -26,6 +26,7 @@ mod s3;
 mod s3_proxy;
 mod s3_server;
 mod scan;
+mod small_disk;
 mod sources;
 mod store_faults;
 mod studio;

@@ -180,7 +180,8 @@ pub(super) fn put_records(tx: &Tx<'_>, run: &str, records: &[NewRecord]) -> Resu
 fn is_there(tx: &Tx<'_>, run: &str, record: &NewRecord) -> Result<bool> {
     let named = [run, record.kind.as_str(), record.key.as_str()];
     let before = tx.first(sql!("record_json"), named, |row| row.get::<_, String>(0))?;
-    Ok(before.is_some_and(|json| json == record.json.to_string()))
+    let json = record.json.to_string();
+    Ok(before.is_some_and(|before| before == json))
 }
 
 /// A job of the run says that what it makes can be played. The first one counts.

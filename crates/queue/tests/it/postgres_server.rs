@@ -175,8 +175,13 @@ impl PostgresServer {
         self.0.port
     }
 
+    /// One of those that come with the server.
+    pub(crate) fn program(&self, name: &str) -> Command {
+        Command::new(self.0.bin.join(name))
+    }
+
     pub(crate) fn psql(&self, database: &str, sql: &str) -> std::process::Output {
-        Command::new(self.0.bin.join("psql"))
+        self.program("psql")
             .args(["-h", "127.0.0.1", "-p", &self.0.port.to_string(), "-U", "postgres", "-d", database])
             .args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql])
             .output()
@@ -185,7 +190,8 @@ impl PostgresServer {
 
     /// The schema of a database as `pg_dump` tells it, without what varies between runs.
     pub(crate) fn dump_schema(&self, url: &str) -> String {
-        let dump = Command::new(self.0.bin.join("pg_dump"))
+        let dump = self
+            .program("pg_dump")
             .args(["--schema-only", "--no-owner", "--no-privileges", "--schema=telecine", "-d", url])
             .output()
             .expect("pg_dump runs");
@@ -199,20 +205,6 @@ impl PostgresServer {
                 && !line.starts_with('\\')
         });
         kept.collect::<Vec<_>>().join("\n") + "\n"
-    }
-
-    /// Copies a database into a new one, as `pg_dump` and `psql` do it; its address.
-    pub(crate) fn copied(&self, url: &str) -> String {
-        let copy = self.new_database();
-        let file = self.0.folder.join(format!("dump-{}", copy.rsplit('/').next().unwrap_or_default()));
-        for (program, arguments) in [
-            ("pg_dump", vec!["-d", url, "-f", &file.to_string_lossy()]),
-            ("psql", vec!["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &copy, "-f", &file.to_string_lossy()]),
-        ] {
-            let done = Command::new(self.0.bin.join(program)).args(arguments).output().expect("it runs");
-            assert!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
-        }
-        copy
     }
 
     fn log(&self) -> String {

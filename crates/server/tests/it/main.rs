@@ -30,6 +30,8 @@ mod runs;
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod s3_server;
 mod scan;
+#[path = "../../../pipeline/tests/it/small_disk.rs"]
+mod small_disk;
 mod support;
 mod sweep;
 mod transcode;

@@ -151,13 +151,13 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::TranscodeSlots
             | Key::MaxTranscodeMb
             | Key::TranscodeTimeoutMs
+            | Key::KafkaMaxBacklog
+            | Key::KafkaBatch
             | Key::ClamdMaxMb
             | Key::ClamdTimeoutMs
             | Key::KeepQuarantineDays
             | Key::ScanSlots
             | Key::MaxScanMb
-            | Key::KafkaMaxBacklog
-            | Key::KafkaBatch
             | Key::ToolMemoryMb,
             value,
         ) => integer(value),
@@ -168,12 +168,12 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
         (Key::Listen | Key::TrustLoopback | Key::PublicUrl | Key::CorsOrigins, _) => None,
         (Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox | Key::Recipes, _) => None,
         (Key::MetricsListen | Key::MetricsPublic | Key::OtlpEndpoint | Key::Webhooks, _) => None,
-        (Key::Clamd | Key::Scan | Key::Unscanned, _) => None,
         (Key::KafkaBrokers | Key::KafkaGroup | Key::KafkaFormat | Key::KafkaRecipe | Key::KafkaTenant, _) => {
             None
         }
         (Key::KafkaRequestTopic | Key::KafkaResponseTopic | Key::KafkaDeadLetterTopic, _) => None,
         (Key::KafkaResults | Key::KafkaCreateTopics | Key::KafkaPassword | Key::KafkaProperties, _) => None,
+        (Key::Clamd | Key::Scan | Key::Unscanned, _) => None,
     }
 }
 
@@ -250,13 +250,13 @@ fn expected(key: Key) -> &'static str {
         | Key::TranscodeSlots
         | Key::MaxTranscodeMb
         | Key::TranscodeTimeoutMs
+        | Key::KafkaMaxBacklog
+        | Key::KafkaBatch
         | Key::ClamdMaxMb
         | Key::ClamdTimeoutMs
         | Key::KeepQuarantineDays
         | Key::ScanSlots
         | Key::MaxScanMb
-        | Key::KafkaMaxBacklog
-        | Key::KafkaBatch
         | Key::ToolMemoryMb => "a whole number",
     }
 }

@@ -2,17 +2,14 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::clips::film;
 use crate::postgres_server::PostgresServer;
-use crate::telecine::Place;
+use crate::telecine::{Place, until};
 use crate::worker::Worker;
-
-const PATIENCE: Duration = Duration::from_secs(300);
 
 #[test]
 fn a_backup_of_sqlite_is_restored_and_its_runs_complete() {
@@ -37,8 +34,20 @@ fn a_dump_of_postgres_is_restored_and_its_runs_complete() {
 
     let refused = here.run(&["backup", "copy.db", "--database", &database]);
     assert!(refused.code == Some(2) && refused.stderr.contains("pg_dump"), "{refused:?}");
-    backed_up_while_busy(&here, &database, |_| postgres.copied(&database));
+    backed_up_while_busy(&here, &database, |there| dumped_and_restored(&postgres, &database, there));
     postgres.stop();
+}
+
+/// The address of the copy.
+fn dumped_and_restored(postgres: &PostgresServer, database: &str, there: &Place) -> String {
+    let (copy, file) = (postgres.new_database(), there.path("dump.sql"));
+    let dumped = postgres.program("pg_dump").args(["-d", database, "-f"]).arg(&file).output().unwrap();
+    assert!(dumped.status.success(), "{}", String::from_utf8_lossy(&dumped.stderr));
+    let mut restore = postgres.program("psql");
+    let restored =
+        restore.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &copy, "-f"]).arg(&file).output().unwrap();
+    assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+    copy
 }
 
 fn busy_place() -> Place {
@@ -133,12 +142,4 @@ fn has_segments(folder: &Path) -> bool {
 fn copy_folder(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("-r").arg(from).arg(to).output().unwrap();
     assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}: never");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::telecine::Place;
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::telecine::{Place, until};
 
 /// A process that serves, on a port of its own. Killed when the test ends early.
 pub(crate) struct Serving {
@@ -113,14 +111,6 @@ impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}: never");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

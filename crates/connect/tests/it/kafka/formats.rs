@@ -91,7 +91,8 @@ async fn requests_of_the_plain_media_worker_are_taken_and_answered() {
     for run in &runs {
         office.queue.cancel_run(&run.id).await.unwrap();
     }
-    let results = office.server.read(&office.options.response_topic, 3);
+    // Three that were cancelled, and three that could not become a run but say whose they are.
+    let results = office.server.read(&office.options.response_topic, 6);
 
     assert_eq!(ids(&runs), ["12", "m-1", "m-1"]);
     let meta = RunMeta::of(&runs[0]).unwrap();
@@ -105,6 +106,12 @@ async fn requests_of_the_plain_media_worker_are_taken_and_answered() {
     assert_eq!((&told["success"], &told["variants"]), (&json!(false), &json!([])));
     assert_eq!(told["error"], "the run was cancelled");
     assert_eq!(told["run"]["status"], "cancelled");
+    assert_eq!(meta.publish_to.as_deref(), Some("u-1/{media}/m-1"));
+    let refused = results.iter().find(|it| it.key() == Some(b"m-3")).unwrap();
+    let told: Value = serde_json::from_slice(refused.payload().unwrap()).unwrap();
+    assert_eq!((&told["mediaId"], &told["userId"]), (&json!("m-3"), &json!("u")));
+    assert_eq!((&told["success"], &told["run"]), (&json!(false), &Value::Null));
+    assert!(told["error"].as_str().unwrap().contains("s3://others/a"), "{told}");
     relay.stop().await;
     intake.stop().await;
     office.queue.close().await;

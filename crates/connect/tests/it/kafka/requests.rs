@@ -100,6 +100,11 @@ async fn a_poison_record_is_put_away_and_stops_nothing(on: On) {
     }
     let problem: Value = serde_json::from_str(&header(&dead[4], "telecine-problem").unwrap()).unwrap();
     assert_eq!(problem["errors"][0]["path"], "recipe");
+    // Who said whose the request is hears that there will be no result.
+    let answers = office.server.read(&office.options.response_topic, 3);
+    let told: Value = serde_json::from_slice(answers[1].payload().unwrap()).unwrap();
+    assert_eq!((answers.len(), answers[1].key()), (3, Some(b"x".as_slice())));
+    assert_eq!((&told["success"], &told["error"]["code"]), (&json!(false), &json!("unknown_recipe")));
     office.queue.close().await;
 }
 
