@@ -54,6 +54,8 @@ pub(crate) use sweep::sign_in;
 pub const INGEST: &str = "ingest";
 pub(crate) const SCAN: &str = "scan";
 pub(crate) const PLAN: &str = "plan";
+/// The part of `ingest` that waits for a scan.
+pub(crate) const PLAN_STEP: &str = "ingest.plan";
 pub(crate) const ENCODE_RANGE: &str = "encode_range";
 pub(crate) const ENCODE_AUDIO: &str = "encode_audio";
 pub(crate) const REMUX: &str = "remux";

@@ -102,7 +102,8 @@ impl Parts {
         // All parts of their steps: those that had nothing swept away find it there, and are done at once.
         let parts = self.all.iter().filter(|part| steps.contains(step_of(part)));
         // An input is taken in once, also where its scan is started over.
-        parts.filter(|part| *part != kinds::INGEST).cloned().collect()
+        let is_scanned = self.all.contains(kinds::SCAN);
+        parts.filter(|part| !is_scanned || *part != kinds::INGEST).cloned().collect()
     }
 }
 

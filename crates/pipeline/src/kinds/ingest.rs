@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use telecine_queue::{Backoff, JobFilter, NewJob, Page, Spawn};
 
 use super::plan::fan_out;
-use super::{Attempt, INGEST, PLAN, SCAN, Work, lane_of, sign_in};
+use super::{Attempt, INGEST, PLAN, PLAN_STEP, SCAN, Work, lane_of, sign_in};
 use crate::failure::{Attempted, Failed};
 use crate::graph::MAX_LOST;
 use crate::records::{SourceAt, TAKEN, TakenRecord};
@@ -46,15 +46,15 @@ fn scan(attempt: &Attempt<'_>, rules: ScanRules, taken: &TakenRecord) -> NewJob 
         backoff: SCAN_AGAIN,
         max_attempts: attempt.shop.scanning.attempts.unwrap_or(SCAN_ATTEMPTS),
         scratch_bytes: if is_remote { taken.bytes } else { 0 },
-        ..following(attempt, SCAN, SCAN.to_owned(), payload)
+        ..following(attempt, SCAN, SCAN, payload)
     }
 }
 
 fn plan(attempt: &Attempt<'_>) -> NewJob {
-    following(attempt, PLAN, format!("{INGEST}.{PLAN}"), json!({ "step": INGEST }))
+    following(attempt, PLAN, PLAN_STEP, json!({ "step": INGEST }))
 }
 
-fn following(attempt: &Attempt<'_>, kind: &str, step: String, payload: Value) -> NewJob {
+fn following(attempt: &Attempt<'_>, kind: &str, step: &str, payload: Value) -> NewJob {
     let job = NewJob::new(kind, payload).lane(lane_of(kind).unwrap_or("io")).step(step);
     NewJob { max_lost: MAX_LOST, priority: attempt.job.priority, ..job }
 }
