@@ -21,9 +21,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path as StorePath;
 use object_store::signer::Signer;
-use object_store::{
-    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
-};
+use object_store::{Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
 use url::Url;
@@ -50,6 +48,13 @@ pub struct Blobs {
 enum Place {
     Folder(Folder),
     Bucket(Box<Bucket>),
+}
+
+/// What becomes of puts that never ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfinished {
+    Count,
+    Remove,
 }
 
 /// What a fetch wrote.
@@ -199,10 +204,28 @@ impl Blobs {
 
     pub async fn put_bytes(&self, key: &str, bytes: Bytes) -> Result<(), StoreError> {
         let length = bytes.len() as u64;
-        let put = self.store().put(&self.path(key)?, PutPayload::from_bytes(bytes)).await;
-        let put = put.map(drop).map_err(|error| StoreError::of(key, &error));
+        let put = match &*self.place {
+            Place::Folder(folder) => self.write(folder, key, bytes, false).await.map(drop),
+            Place::Bucket(bucket) => {
+                let put = bucket.s3.put(&self.path(key)?, PutPayload::from_bytes(bytes)).await;
+                put.map(drop).map_err(|error| StoreError::of(key, &error))
+            }
+        };
         figures::put(length, &put);
         put
+    }
+
+    async fn write(
+        &self,
+        folder: &Folder,
+        key: &str,
+        bytes: Bytes,
+        only_new: bool,
+    ) -> Result<bool, StoreError> {
+        let (folder, destination) = (folder.clone(), folder.root.join(self.path(key)?.as_ref()));
+        let written = tokio::task::spawn_blocking(move || folder.write(&destination, &bytes, only_new));
+        let written = written.await.map_err(|error| StoreError::Unavailable { reason: error.to_string() })?;
+        written.map_err(|error| StoreError::of_io(key, &error))
     }
 
     /// Stores it unless there is something under the key; says whether it did.
@@ -211,14 +234,7 @@ impl Blobs {
     pub async fn put_new(&self, key: &str, bytes: Bytes) -> Result<bool, StoreError> {
         match &*self.place {
             Place::Bucket(bucket) => bucket.put_new(key, bytes).await,
-            Place::Folder(folder) => {
-                let payload = PutPayload::from_bytes(bytes);
-                match folder.files.put_opts(&self.path(key)?, payload, PutMode::Create.into()).await {
-                    Ok(_) => Ok(true),
-                    Err(Error::AlreadyExists { .. }) => Ok(false),
-                    Err(error) => Err(StoreError::of(key, &error)),
-                }
-            }
+            Place::Folder(folder) => self.write(folder, key, bytes, true).await,
         }
     }
 
@@ -434,21 +450,35 @@ impl Blobs {
 
     /// Removes what puts that never ended have left: staged files in a folder, parts of uploads in a bucket.
     pub async fn sweep_unfinished(&self, older_than: Duration) -> Result<usize, StoreError> {
-        self.sweep_unfinished_below("", older_than).await
+        self.unfinished_below("", older_than, Unfinished::Remove).await
     }
 
-    /// The same, of keys below a prefix.
+    /// How many of those there are.
+    pub(crate) async fn count_unfinished(&self, older_than: Duration) -> Result<usize, StoreError> {
+        self.unfinished_below("", older_than, Unfinished::Count).await
+    }
+
+    /// Removes those of keys below a prefix.
     pub(crate) async fn sweep_unfinished_below(
         &self,
         prefix: &str,
         older_than: Duration,
     ) -> Result<usize, StoreError> {
+        self.unfinished_below(prefix, older_than, Unfinished::Remove).await
+    }
+
+    async fn unfinished_below(
+        &self,
+        prefix: &str,
+        older_than: Duration,
+        fate: Unfinished,
+    ) -> Result<usize, StoreError> {
         match &*self.place {
-            Place::Bucket(bucket) => bucket.abort_uploads(prefix, older_than).await,
+            Place::Bucket(bucket) => bucket.unfinished_uploads(prefix, older_than, fate).await,
             Place::Folder(folder) => {
                 let (folder, prefix) = (folder.clone(), prefix.to_owned());
                 let swept =
-                    tokio::task::spawn_blocking(move || folder.remove_staged(&prefix, older_than)).await;
+                    tokio::task::spawn_blocking(move || folder.staged(&prefix, older_than, fate)).await;
                 let swept = swept.map_err(|error| StoreError::Unavailable { reason: error.to_string() })?;
                 swept.map_err(|error| StoreError::of_io("staged files", &error))
             }

@@ -153,6 +153,9 @@ pub struct CompletedUpload {
     /// As the caller named the file. Never a part of a key.
     #[serde(default)]
     pub name: Option<String>,
+    /// What a scanner found in it. Its bytes are gone then, and no run takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub infected: Option<String>,
 }
 
 /// As records, logs and people may see it.
@@ -162,7 +165,7 @@ impl fmt::Display for Input {
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Url(address) => f.write_str(&without_secrets(address)),
             Self::S3(address) => f.write_str(address),
-            Self::Upload(id) => write!(f, "upload {id}"),
+            Self::Upload(id) => write!(f, "upload:{id}"),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Submission ──► push: the run and its first job, `ingest`, in one transaction
-//!                          │ fetch, hash, sniff, probe, limits, plan; the rest of the graph is spawned when it completes
+//!                          │ fetch, hash, (scan, by a job of its own,) sniff, probe, limits, plan; then the rest is spawned
 //!       ┌──────────────────┼────────────────┬───────────┬──────────┐
 //!  encode_range × N   encode_audio       pictures     image      audio        each: source → scratch → blobs, records
 //!       └────────┬─────────┘                │
@@ -40,9 +40,11 @@ pub mod outside;
 mod planned;
 mod published;
 mod recipe;
+mod reconcile;
 pub mod records;
 mod request;
 mod retry;
+mod scan;
 mod scratch;
 mod shelf;
 mod source;
@@ -72,10 +74,15 @@ pub use recipe::{
     Does, ExecSpec, Listed, NoRecipe, Param, ParamError, ParamErrors, ParamType, Recipe, RecipeError,
     RecipeErrors, RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,
 };
+pub use reconcile::{Finding, News, Outcome, ReconcileOptions, Tally, Trouble, reconcile};
 pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority, whole};
 pub use retry::retry;
+pub use scan::{
+    Clamd, ClamdAddress, NoVerdict, ScanPolicy, ScanRules, Scanned, Scanning, Sending, UnscannedPolicy,
+    Verdict,
+};
 pub use scratch::{JobFolder, Scratch};
-pub use shelf::{Shelf, live_playlist};
+pub use shelf::{Shelf, live_name};
 pub use source::{CacheRoom, PullPatience, is_below};
-pub use submission::{RunMeta, RunWebhook, Submission, Submitted, submit};
+pub use submission::{RunMeta, RunWebhook, Submission, Submitted, submit, submit_all};
 pub use workshop::Workshop;

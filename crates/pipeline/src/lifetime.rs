@@ -87,6 +87,22 @@ pub(crate) async fn announce_retry(queue: &dyn Queue, run: &Run) -> Result<Lifet
     }
 }
 
+/// The same of a run that has ended, unless somebody else retries, sweeps or deletes it; `None`: somebody does.
+pub(crate) async fn announce_first_retry(
+    queue: &dyn Queue,
+    run: &Run,
+) -> Result<Option<LifetimeRecord>, QueueError> {
+    let Some(finished_at) = run.finished_at else { return Ok(None) };
+    let mut seen = LifetimeRecord::default();
+    let is_announced = change(queue, &run.id, |lifetime| {
+        seen = lifetime.clone();
+        let is_busy = lifetime.is_being_swept() || lifetime.is_being_retried(finished_at);
+        let may = !is_busy && !lifetime.has_ended;
+        may.then(|| LifetimeRecord { retried_at: Some(Timestamp::now()), tidied_at: None, ..lifetime })
+    });
+    Ok(is_announced.await?.then_some(seen))
+}
+
 /// Before anything of a run goes that it publishes nowhere.
 pub(crate) async fn announce_loss(queue: &dyn Queue, run: &RunId) -> Result<(), QueueError> {
     change(queue, run, |lifetime| Some(LifetimeRecord { has_lost_blobs: true, ..lifetime })).await.map(drop)

@@ -48,6 +48,11 @@ impl LiveFilm {
         self.segments.len()
     }
 
+    /// The playlist of that name: the master, or a rendition's.
+    pub fn rendered(&self, name: &str) -> Option<String> {
+        if name == "master" { Some(self.master()) } else { self.playlist(name) }
+    }
+
     pub fn master(&self) -> String {
         let planned =
             |kbits: u32| Bandwidth { peak: u64::from(kbits) * 1_000, average: u64::from(kbits) * 1_000 };

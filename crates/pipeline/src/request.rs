@@ -162,7 +162,13 @@ impl RunRequest {
         shop: &Workshop,
     ) -> Result<Submission, NoSubmission> {
         self.require_well_formed()?;
-        let (recipe, mut faults) = match self.chosen_recipe(recipes) {
+        let chosen = self.chosen_recipe(recipes).and_then(|recipe| {
+            let impossible = |failed: Failed| {
+                RequestFault::new("recipe", &failed.code, format!("{}; {}", failed.message, failed.hint))
+            };
+            shop.scanning.settled(recipe).map_err(|failed| vec![impossible(failed)])
+        });
+        let (recipe, mut faults) = match chosen {
             Ok(recipe) => (Some(recipe), Vec::new()),
             Err(faults) => (None, faults),
         };

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use telecine_queue::{JobState, Queue, QueueError, RunId, RunState, StepCount};
+use telecine_queue::{JobState, Queue, QueueError, Run, RunId, RunState, StepCount};
 
 use crate::kinds;
-use crate::lifetime::{announce_retry, is_deleted};
+use crate::lifetime::{announce_first_retry, announce_retry, is_deleted};
+use crate::records::LifetimeRecord;
 
 /// Starts steps of a run over, with all that needs them; without a name what did not complete. A step that makes a film
 /// stands for all its parts, each of which can be named as well (`hls.audio`). Says how many jobs it started over by name.
@@ -15,8 +16,36 @@ pub async fn retry(queue: &dyn Queue, run: &RunId, steps: &[String]) -> Result<u
         return Err(QueueError::NoSuchRun(run.clone()));
     }
     let parts = Parts::of(queue.run_steps(run).await?);
-    let mut named = parts.named(steps)?;
+    let named = parts.named(steps)?;
     let lifetime = announce_retry(queue, &found).await?;
+    start_over(queue, found, &lifetime, &parts, named).await
+}
+
+/// The same for a run that was seen to have ended: if nobody has started it over since, or is about to. `None`: somebody
+/// was first.
+pub(crate) async fn retry_unchanged(
+    queue: &dyn Queue,
+    seen: &Run,
+    steps: &[String],
+) -> Result<Option<u64>, QueueError> {
+    let parts = Parts::of(queue.run_steps(&seen.id).await?);
+    let named = parts.named(steps)?;
+    let Some(lifetime) = announce_first_retry(queue, seen).await? else { return Ok(None) };
+    match queue.get_run(&seen.id).await? {
+        Some(now) if (now.generation, now.finished_at) == (seen.generation, seen.finished_at) => {
+            start_over(queue, now, &lifetime, &parts, named).await.map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+async fn start_over(
+    queue: &dyn Queue,
+    found: Run,
+    lifetime: &LifetimeRecord,
+    parts: &Parts,
+    mut named: Vec<String>,
+) -> Result<u64, QueueError> {
     if lifetime.has_lost_blobs && found.state == RunState::Cancelled {
         // Also what its outputs name: steps that are done would stay done, and nobody would make it again.
         let hint = "what it had made was removed since; submit the input again".to_owned();
@@ -25,7 +54,7 @@ pub async fn retry(queue: &dyn Queue, run: &RunId, steps: &[String]) -> Result<u
     if lifetime.has_lost_blobs {
         named = parts.with_makers(named);
     }
-    queue.retry_run(run, &named).await
+    queue.retry_run(&found.id, &named).await
 }
 
 /// The parts of a run's steps.
@@ -43,7 +72,10 @@ impl Parts {
     }
 
     fn named(&self, steps: &[String]) -> Result<Vec<String>, QueueError> {
-        if steps.iter().any(|step| step == kinds::INGEST) && self.all.len() > 1 {
+        let is_named = |first: &str| steps.iter().any(|step| step_of(step) == first);
+        let is_planned = self.all.iter().any(|part| !matches!(step_of(part), kinds::INGEST | kinds::SCAN));
+        let ingest_alone = steps.iter().any(|step| step == kinds::INGEST) && self.all.len() > 1;
+        if ingest_alone || is_planned && (is_named(kinds::INGEST) || is_named(kinds::SCAN)) {
             let reason = "the run has taken its input in already; submit it again, or retry other steps";
             return Err(QueueError::Invalid { reason: reason.to_owned() });
         }
@@ -69,7 +101,8 @@ impl Parts {
         let steps: BTreeSet<&str> = named.iter().map(|part| step_of(part)).collect();
         // All parts of their steps: those that had nothing swept away find it there, and are done at once.
         let parts = self.all.iter().filter(|part| steps.contains(step_of(part)));
-        parts.cloned().collect()
+        // An input is taken in once, also where its scan is started over.
+        parts.filter(|part| *part != kinds::INGEST).cloned().collect()
     }
 }
 
@@ -107,7 +140,18 @@ mod tests {
         let alone = film.with_makers(film.named(&["hls.package".into()]).unwrap());
         let incomplete = film.with_makers(Vec::new());
 
+        assert!(film.named(&["scan".into()]).is_err() && film.named(&["ingest".into()]).is_err());
         assert_eq!(alone, ["hls", "hls.audio", "hls.package"]);
         assert_eq!(incomplete, ["conclude", "hls", "hls.audio", "hls.package"]);
+    }
+
+    #[test]
+    fn a_scan_is_started_over_without_taking_the_input_in_again() {
+        use JobState::{Completed, Failed, Skipped};
+        let refused = parts(&[("ingest", Completed), ("scan", Failed), ("ingest.plan", Skipped)]);
+
+        assert_eq!(refused.named(&["scan".into()]).unwrap(), ["scan"]);
+        assert_eq!(refused.with_makers(Vec::new()), ["ingest.plan", "scan"]);
+        assert!(refused.named(&["ingest".into()]).is_err());
     }
 }

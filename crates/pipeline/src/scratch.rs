@@ -1,7 +1,8 @@
 //! Scratch space: a private folder per job, removed however the job ends, and swept of what dead processes left.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File, Permissions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock, statvfs};
@@ -30,13 +31,13 @@ pub struct JobFolder {
 impl Scratch {
     /// Makes the root where it is missing, removes what dead processes left, and a folder for this one.
     pub fn open(root: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(root)?;
+        make_private(root)?;
         let root = root.canonicalize()?;
         // One process at a time sweeps and makes its folder: none sees another's half made, and takes it for left behind.
         let alone = File::open(&root)?;
         flock(&alone, FlockOperation::LockExclusive)?;
         sweep(&root)?;
-        let own = tempfile::Builder::new().prefix("w-").tempdir_in(&root)?;
+        let own = private_folder("w-", &root)?;
         let lock = File::create(own.path().join(LOCK))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Self { own, root, _lock: lock })
@@ -47,7 +48,7 @@ impl Scratch {
     }
 
     pub fn job(&self) -> io::Result<JobFolder> {
-        let folder = tempfile::Builder::new().prefix("job-").tempdir_in(self.own.path())?;
+        let folder = private_folder("job-", self.own.path())?;
         Ok(JobFolder { folder })
     }
 
@@ -72,9 +73,24 @@ impl JobFolder {
     /// A folder in it.
     pub fn subfolder(&self, name: &str) -> io::Result<PathBuf> {
         let folder = self.path().join(name);
-        std::fs::create_dir_all(&folder)?;
+        make_private(&folder)?;
         Ok(folder)
     }
+}
+
+/// Makes a folder into which nobody else looks. One that is there stays as it is, and those above it are as usual.
+pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
+    if let Some(above) = folder.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+fn private_folder(prefix: &str, below: &Path) -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(0o700)).tempdir_in(below)
 }
 
 /// Removes the folders of processes that no longer hold their lock.
@@ -102,5 +118,39 @@ fn is_left_behind(folder: &Path) -> bool {
             .metadata()
             .and_then(|meta| meta.modified())
             .is_ok_and(|at| at.elapsed().is_ok_and(|age| age.as_secs() > 60)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn nobody_else_looks_into_scratch() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("deep/scratch");
+
+        let scratch = Scratch::open(&root).unwrap();
+        let job = scratch.job().unwrap();
+
+        for private in [&root, scratch.own.path(), job.path(), &job.subfolder("in").unwrap()] {
+            assert_eq!(mode(private), 0o700, "{}", private.display());
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_there_stays_as_its_owner_made_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("scratch");
+        DirBuilder::new().create(&root).unwrap();
+        std::fs::set_permissions(&root, Permissions::from_mode(0o750)).unwrap();
+
+        drop(Scratch::open(&root).unwrap());
+
+        assert_eq!(mode(&root), 0o750);
     }
 }

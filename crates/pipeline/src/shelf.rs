@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use telecine_queue::{Queue, QueueError, Run, RunState, Timestamp};
 
-use crate::live::live_film;
 use crate::records::{OutputRecord, SegmentRecord, SoundRecord, StoredFile, read_all};
 
 /// Everything that can be asked for of one run, as it was.
@@ -94,18 +93,10 @@ impl StoredFile {
     }
 }
 
-/// A playlist of a film that is being made, as far as it is; `None` where the name is none, or nothing can be played yet.
-pub async fn live_playlist(queue: &dyn Queue, run: &Run, name: &str) -> Result<Option<String>, QueueError> {
-    let Some((step, path)) = name.split_once('/') else { return Ok(None) };
-    let Some(rendition) = path.strip_suffix(".m3u8") else { return Ok(None) };
-    if run.finished_at.is_some() {
-        return Ok(None);
-    }
-    let Some(film) = live_film(queue, &run.id, step).await? else { return Ok(None) };
-    match rendition {
-        "master" => Ok(Some(film.master())),
-        _ => Ok(film.playlist(rendition)),
-    }
+/// The step and the rendition of a playlist of a film that is being made; `None` where the name can be none of one.
+pub fn live_name<'a>(run: &Run, name: &'a str) -> Option<(&'a str, &'a str)> {
+    let (step, path) = name.split_once('/').filter(|_| run.finished_at.is_none())?;
+    Some((step, path.strip_suffix(".m3u8")?))
 }
 
 #[cfg(test)]

@@ -9,13 +9,14 @@ mod pull;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::blobs::{BlobMeta, Fetched, StoreError, hash_file};
 use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::input::{CompletedUpload, Input};
 use crate::keys;
 use crate::kinds::Attempt;
-use crate::records::{InputRecord, SourceAt};
+use crate::records::{InputRecord, SourceAt, TakenRecord};
 use crate::scratch::JobFolder;
 use crate::workshop::Workshop;
 
@@ -61,9 +62,26 @@ pub(crate) async fn check_input(shop: &Workshop, tenant: &str, input: &Input) ->
         Input::Url(address) => pull::check(address, pull_rules(shop)),
         Input::S3(address) => require_allowed_bucket(shop, address).map(drop),
         Input::Upload(id) => {
-            let (_, upload) = completed_upload(shop, tenant, id).await?;
+            let (key, upload) = completed_upload(shop, tenant, id).await?;
+            require_unexpired(shop, id, &key).await?;
             Ok(shop.limits.check_file_bytes(upload.bytes)?)
         }
+    }
+}
+
+/// Whether the source of a run that has taken it in is still what it was, as far as that can be told without reading it;
+/// or else why not.
+pub(crate) async fn find_source(shop: &Workshop, input: &InputRecord) -> Attempted<Result<(), String>> {
+    match &input.at {
+        SourceAt::File { path, modified_ns, inode } => {
+            let unchanged = require_unchanged(path, input.bytes, *modified_ns, *inode).await;
+            Ok(unchanged.map_err(|failed| format!("its source is gone, too ({})", failed.message)))
+        }
+        SourceAt::Blob { key } => Ok(match shop.blobs.head(key).await? {
+            Some(found) if found.bytes == input.bytes => Ok(()),
+            Some(_) => Err(format!("its source {key} has another size than it had, too")),
+            None => Err(format!("its source {key} is gone, too")),
+        }),
     }
 }
 
@@ -207,9 +225,50 @@ async fn completed_upload(shop: &Workshop, tenant: &str, id: &str) -> Attempted<
         StoreError::NotFound { .. } => unknown(),
         other => other.into(),
     })?;
-    let said = serde_json::from_slice(&said)
+    let said: CompletedUpload = serde_json::from_slice(&said)
         .map_err(|error| Failed::unexpected(format!("{sidecar} is not as known: {error}")))?;
+    if let Some(signature) = &said.infected {
+        let message = format!("a scanner found {signature} in the upload {id}");
+        return Err(Failed::for_good("infected", message, "do not open it; upload another file"));
+    }
     Ok((upload, said))
+}
+
+/// A sweep spares what an accepted run names; so nothing is accepted that a sweep may just be removing.
+async fn require_unexpired(shop: &Workshop, id: &str, key: &str) -> Attempted<()> {
+    let completed_at = shop.blobs.head(&keys::sidecar_of(key)).await?.map(|sidecar| sidecar.modified_at);
+    let is_young = |at: SystemTime| at.elapsed().map_or(true, |age| age <= shop.keep_uploads);
+    match completed_at.is_some_and(is_young) {
+        true => Ok(()),
+        false => Err(Failed::for_good(
+            "input_not_found",
+            format!("the upload {id} has expired"),
+            "upload the file again",
+        )),
+    }
+}
+
+/// Says of an upload that it is infected, so that no later run takes it, and removes its bytes.
+pub(crate) async fn condemn_upload(
+    shop: &Workshop,
+    tenant: &str,
+    id: &str,
+    signature: &str,
+) -> Attempted<()> {
+    let Some((upload, sidecar)) = keys::upload(tenant, id).zip(keys::upload_sidecar(tenant, id)) else {
+        return Ok(());
+    };
+    match completed_upload(shop, tenant, id).await {
+        Ok((_, said)) => {
+            let said = CompletedUpload { infected: Some(signature.to_owned()), ..said };
+            let said = serde_json::to_vec(&said).map_err(|error| Failed::unexpected(error.to_string()))?;
+            shop.blobs.put_bytes(&sidecar, said.into()).await?;
+        }
+        Err(failed) if failed.retryable => return Err(failed),
+        // It has expired, or another run has found the same.
+        Err(_) => {}
+    }
+    Ok(shop.blobs.delete(&upload).await?)
 }
 
 /// Makes what was fetched a blob of the run.
@@ -241,6 +300,12 @@ impl Source {
 
     /// The file itself, or the store's own, or a copy that the worker keeps for all jobs that read it.
     pub(crate) async fn of(attempt: &Attempt<'_>, input: &InputRecord) -> Attempted<Self> {
+        let taken = Taken { at: input.at.clone(), bytes: input.bytes, sha256: input.sha256.clone() };
+        stoppable(attempt, Self::taken(attempt, &taken)).await
+    }
+
+    /// Of an input that was taken in by another job.
+    pub(crate) async fn taken_in(attempt: &Attempt<'_>, input: &TakenRecord) -> Attempted<Self> {
         let taken = Taken { at: input.at.clone(), bytes: input.bytes, sha256: input.sha256.clone() };
         stoppable(attempt, Self::taken(attempt, &taken)).await
     }
@@ -301,7 +366,10 @@ fn room(attempt: &Attempt<'_>) -> Room {
 }
 
 /// Ends with the attempt: what is dropped half-way cleans up after itself.
-async fn stoppable<T>(attempt: &Attempt<'_>, work: impl Future<Output = Attempted<T>>) -> Attempted<T> {
+pub(crate) async fn stoppable<T>(
+    attempt: &Attempt<'_>,
+    work: impl Future<Output = Attempted<T>>,
+) -> Attempted<T> {
     // On the heap: what it awaits is large, and every kind awaits it.
     let stopped = attempt.cancel.run_until_cancelled(Box::pin(work)).await;
     stopped.unwrap_or_else(|| Err(Failed::for_now("cancelled", "the job was stopped", "")))

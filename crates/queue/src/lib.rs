@@ -70,7 +70,7 @@ pub use feed::{Fed, FedEvent, FeedCursor};
 pub use graph::{Edge, Need, Needed, NewRecord, OnFailed, Record, Spawn};
 pub use job::{Fence, Job, JobError, JobId, JobState, MAX_JSON_BYTES, NewJob};
 pub use limit::{Limit, LimitState, Pausable, Paused, TenantPolicy, TenantState};
-pub use open::{OpenOptions, open, open_with, pending_migrations};
+pub use open::{OpenOptions, backup, open, open_with, pending_migrations};
 pub use postgres::PostgresQueue;
 pub use push::{Push, Pushed};
 pub use queue::{Age, Count, JobFilter, Listed, Page, Promoted, Pulse, Queue, Reaped, Wakes, total};

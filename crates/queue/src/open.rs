@@ -1,5 +1,6 @@
 //! From a URL to a queue.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,17 @@ pub async fn pending_migrations(url: &str) -> Result<Vec<String>> {
     match Database::of(url)? {
         Database::Sqlite(path) => SqliteQueue::pending_migrations(path).await,
         Database::Postgres(url) => PostgresQueue::pending_migrations(url).await,
+    }
+}
+
+/// Copies a SQLite database, as it is at one instant, into a new file: whole and on the disk when this returns. Others go on
+/// working meanwhile. Postgres has tools of its own for that.
+pub async fn backup(url: &str, into: &Path) -> Result<()> {
+    match Database::of(url)? {
+        Database::Sqlite(path) => SqliteQueue::backup(path, into).await,
+        Database::Postgres(_) => Err(QueueError::invalid(
+            "a Postgres database is backed up by its own tools: use pg_dump, or archive its WAL",
+        )),
     }
 }
 

@@ -4,6 +4,7 @@
 //! was under way: many callers, one fsync. Reads have connections of their own. Who is alive, and who wants to be
 //! woken, is told by files beside the database ([`live`]); leases count in the host's boot time, which no one can set.
 
+mod backup;
 mod claim;
 mod clock;
 mod connect;
@@ -110,6 +111,12 @@ impl SqliteQueue {
             more = self.writer.write(move |tx| limits::rebalance(tx, &bound)).await?;
         }
         Ok(())
+    }
+
+    /// Copies the file, as it is at one instant, into a new one.
+    pub async fn backup(path: impl AsRef<Path>, into: &Path) -> Result<()> {
+        let (path, into) = (path.as_ref().to_path_buf(), into.to_path_buf());
+        connect::off_the_runtime(move || backup::backup(&path, &into)).await
     }
 
     /// The names of the migrations that the file still needs.

@@ -12,7 +12,7 @@ mod plan;
 mod playback;
 mod recipes;
 mod runs;
-mod scan;
+pub(crate) mod scan;
 mod session;
 pub(crate) mod transcode;
 pub(crate) mod uploads;
@@ -21,7 +21,10 @@ mod workers;
 
 use std::sync::Arc;
 
+use axum::routing::get;
 use axum::{Router, middleware};
+use bytes::Bytes;
+use http::header;
 use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Object, OpenApi as Description, RefOr, Schema};
@@ -33,7 +36,6 @@ pub(crate) use plan::Looks;
 pub(crate) use playback::SECRET as PLAYBACK_SECRET;
 
 use crate::app::App;
-use crate::extract::Json;
 use crate::problem::{Code, Problem, ProblemDocument};
 use crate::{caller, cors, docs, observe, sessions};
 
@@ -54,7 +56,11 @@ impl Modify for WaysIn {
         let components = description.components.get_or_insert_default();
         let key = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("tk_…").build();
         components.add_security_scheme("key", SecurityScheme::Http(key));
-        let session = ApiKey::Cookie(ApiKeyValue::new(sessions::COOKIE));
+        let session = ApiKeyValue::with_description(
+            sessions::COOKIE,
+            "Of a page of this server; over https it is called `__Host-telecine_session`",
+        );
+        let session = ApiKey::Cookie(session);
         components.add_security_scheme("session", SecurityScheme::ApiKey(session));
     }
 }
@@ -118,9 +124,12 @@ fn described() -> (Router<Arc<App>>, Description) {
 /// The API, ready to be served.
 pub fn router(app: &Arc<App>) -> Router {
     let (router, description) = described();
-    let router = router
-        .merge(docs::routes(&description))
-        .route("/openapi.json", axum::routing::get(move || std::future::ready(Json(description.clone()))));
+    // It is large and always the same: written once.
+    let written = Bytes::from(serde_json::to_vec(&description).unwrap_or_default());
+    let router = router.merge(docs::routes(&description)).route(
+        "/openapi.json",
+        get(async move || ([(header::CONTENT_TYPE, "application/json")], written.clone())),
+    );
     layered(router, app)
 }
 

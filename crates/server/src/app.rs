@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use telecine_connect::kafka::Broker;
 use telecine_pipeline::{Blobs, Recipes, Workshop};
 use telecine_queue::Queue;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::scan::{ScanOptions, Scans};
 use crate::api::transcode::{Bench, TranscodeOptions};
 use crate::api::uploads::{UploadOptions, Uploads};
 use crate::api::{Looks, PLAYBACK_SECRET, Shelves};
@@ -19,6 +21,7 @@ use crate::problem::Problem;
 use crate::readiness::Readiness;
 use crate::remote::Remote;
 use crate::secret::Secret;
+use crate::share::Shares;
 
 /// Shared by all requests of a process.
 #[derive(Debug)]
@@ -28,8 +31,10 @@ pub struct App {
     pub(crate) options: ServerOptions,
     pub(crate) known: Known,
     pub(crate) pace: Pace,
+    pub(crate) shares: Shares,
     pub(crate) uploads: Uploads,
     pub(crate) bench: Bench,
+    pub(crate) scans: Scans,
     /// Cancelled when the process is asked to stop: streams without an end end by it.
     pub(crate) stopping: CancellationToken,
     /// Tells streams of events what happens.
@@ -61,6 +66,8 @@ pub struct ServerOptions {
     pub max_header_bytes: usize,
     /// How long the headers of a request may take to arrive; also how long a connection is kept for the next one.
     pub header_within: Duration,
+    /// How long a whole body of JSON may take to arrive.
+    pub json_within: Duration,
     /// How long a body may stand still, in either direction.
     pub body_idle: Duration,
     pub max_connections: usize,
@@ -74,6 +81,9 @@ pub struct ServerOptions {
     pub requests_per_second: u32,
     pub uploads: UploadOptions,
     pub transcode: TranscodeOptions,
+    /// The brokers that this process needs, if any.
+    pub kafka: Option<Broker>,
+    pub scan: ScanOptions,
 }
 
 impl Default for ServerOptions {
@@ -85,6 +95,7 @@ impl Default for ServerOptions {
             max_json_bytes: 256 * 1024,
             max_header_bytes: 16 * 1024,
             header_within: Duration::from_secs(10),
+            json_within: Duration::from_secs(60),
             body_idle: Duration::from_secs(60),
             max_connections: 4096,
             event_keep_alive: Duration::from_secs(15),
@@ -93,6 +104,8 @@ impl Default for ServerOptions {
             requests_per_second: 1000,
             uploads: UploadOptions::default(),
             transcode: TranscodeOptions::default(),
+            kafka: None,
+            scan: ScanOptions::default(),
         }
     }
 }
@@ -101,11 +114,13 @@ impl App {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: ServerOptions) -> Arc<Self> {
         let uploads = Uploads::new(&options.uploads, &shop);
         let bench = Bench::new(options.transcode);
+        let scans = Scans::new(options.scan);
         let stopping = CancellationToken::new();
         let remote = Remote::new(Arc::clone(&shop.queue), stopping.clone(), options.keep_history);
         let hub = Hub::new(Arc::clone(&shop.queue), stopping.clone());
         let pace = Pace::of(options.requests_per_second);
-        let readiness = Readiness::new(Arc::clone(&shop));
+        let shares = Shares::of(options.max_connections);
+        let readiness = Readiness::new(Arc::clone(&shop), options.kafka.clone());
         let stock = Stock::new(Arc::clone(&shop.queue));
         Arc::new(Self {
             shop,
@@ -113,8 +128,10 @@ impl App {
             options,
             known: Known::new(),
             pace,
+            shares,
             uploads,
             bench,
+            scans,
             stopping,
             hub,
             shelves: Shelves::new(),

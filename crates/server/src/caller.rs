@@ -22,7 +22,7 @@ use telecine_queue::{Queue, QueueError};
 use utoipa::ToSchema;
 
 use crate::app::App;
-use crate::listen::Peer;
+use crate::listen::{Peer, Spare, full};
 use crate::origin::{is_of_own_page, is_of_this_machine};
 use crate::pace::Asker;
 use crate::problem::{Code, Problem};
@@ -90,6 +90,54 @@ impl Caller {
     }
 }
 
+/// What a caller is known by, for who serves it for longer than a moment.
+#[derive(Clone)]
+pub(crate) enum Standing {
+    /// It is on this machine, which is trusted.
+    Machine,
+    Key(String),
+    Session(String),
+}
+
+impl Standing {
+    /// Whether it would be let in as the same caller now.
+    pub(crate) async fn holds(&self, app: &App, caller: &Caller) -> bool {
+        let shown = match self {
+            Self::Machine => return true,
+            Self::Key(text) => Shown::Key(text),
+            Self::Session(text) => Shown::Session(text),
+        };
+        match app.known.look_up(app.queue(), shown).await {
+            Ok(now) => now.as_ref() == Some(caller),
+            // That the database does not answer is no reason to take a key for revoked.
+            Err(_) => true,
+        }
+    }
+
+    /// Returns when it does not hold any more.
+    pub(crate) async fn lost(self, app: Arc<App>, caller: Caller) {
+        while self.holds(&app, &caller).await {
+            tokio::time::sleep(BELIEVED).await;
+        }
+    }
+}
+
+/// Of a caller that was recognised.
+impl FromRequestParts<Arc<App>> for Standing {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let caller = <Caller as FromRequestParts<Arc<App>>>::from_request_parts(parts, app).await?;
+        Ok(match shown(app, &parts.headers)? {
+            // A session that is over is as none.
+            _ if caller.key.is_none() => Self::Machine,
+            Some(Shown::Key(text)) => Self::Key(text.to_owned()),
+            Some(Shown::Session(text)) => Self::Session(text.to_owned()),
+            None => Self::Machine,
+        })
+    }
+}
+
 /// How long a key or session is believed without another look: what is revoked works no longer than this.
 const BELIEVED: Duration = Duration::from_secs(3);
 const MOST_BELIEVED: u64 = 10_000;
@@ -143,19 +191,28 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Says who asks, or why that cannot be said, and how often they may. Whether somebody has to be known is for each
+/// Says who asks, or why that cannot be said, how often they may, and how much at once. Whether somebody has to be known is for each
 /// handler to say.
 pub(crate) async fn recognise(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let recognised = match recognised(&app, &parts).await {
         Ok(recognised) => recognised,
-        Err(too_fast) => return too_fast.into_response(),
+        Err(too_much) => return too_much.into_response(),
+    };
+    let share = match sharer(&recognised, &parts).map(|asker| app.shares.take(asker)).transpose() {
+        Ok(share) => share.map(Arc::new),
+        Err(too_much) => return too_much.into_response(),
     };
     if let Recognised::As(caller) = &recognised {
         tracing::Span::current().record("tenant", caller.tenant.as_str());
     }
     parts.extensions.insert(recognised);
-    next.run(Request::from_parts(parts, body)).await
+    let mut response = next.run(Request::from_parts(parts, body)).await;
+    // The listener keeps it until the answer was sent.
+    if let Some(share) = share {
+        response.extensions_mut().insert(share);
+    }
+    response
 }
 
 #[derive(Clone, Debug)]
@@ -167,18 +224,35 @@ enum Recognised {
     Refused(Problem),
 }
 
-/// The error is for those who ask too often.
+/// Who counts how many requests it has under way. The operator on this machine does not, nor does whoever looks after it.
+fn sharer(recognised: &Recognised, request: &Parts) -> Option<Asker> {
+    match recognised {
+        _ if is_exempt(request.uri.path()) => None,
+        Recognised::As(caller) => caller.key.clone().map(Asker::Key),
+        Recognised::Nobody | Recognised::Refused(_) => address_of(request),
+    }
+}
+
+fn address_of(request: &Parts) -> Option<Asker> {
+    request.extensions.get::<Peer>().map(|Peer(address)| Asker::at(address.ip()))
+}
+
+/// The error is for those who ask too often, or when there is no room.
 async fn recognised(app: &App, request: &Parts) -> Result<Recognised, Problem> {
     let peer = request.extensions.get::<Peer>().copied();
-    let asker = peer.map(|Peer(address)| Asker::at(address.ip()));
+    let asker = address_of(request);
     let slow_down = |asker: Option<Asker>| asker.map_or(Ok(()), |asker| app.pace.ask(asker));
     if is_exempt(request.uri.path()) {
         return Ok(Recognised::Nobody);
     }
-    match shown(&request.headers) {
+    if request.extensions.get::<Spare>().is_some() {
+        return Err(full());
+    }
+    match shown(app, &request.headers) {
         Ok(Some(shown)) => {
             // What was not looked up lately costs a look, whoever pays for it.
-            if !app.known.has(shown).await {
+            let is_new = !app.known.has(shown).await;
+            if is_new {
                 slow_down(asker.clone())?;
             }
             match app.known.look_up(app.queue(), shown).await {
@@ -187,6 +261,10 @@ async fn recognised(app: &App, request: &Parts) -> Result<Recognised, Problem> {
                     return Ok(checked(app, shown, caller, request));
                 }
                 Ok(None) if matches!(shown, Shown::Key(_)) => {
+                    // Of what is known to be no key nobody else can be charged.
+                    if !is_new {
+                        slow_down(asker)?;
+                    }
                     let refusal = "the key is not valid, or not any more; see `telecine key ls`";
                     return Ok(Recognised::Refused(Problem::new(Code::Unauthorized, refusal)));
                 }
@@ -214,9 +292,10 @@ fn is_exempt(path: &str) -> bool {
     path.starts_with("/health/")
 }
 
-fn shown(headers: &HeaderMap) -> Result<Option<Shown<'_>>, Problem> {
+fn shown<'a>(app: &App, headers: &'a HeaderMap) -> Result<Option<Shown<'a>>, Problem> {
     let Some(authorization) = headers.get(header::AUTHORIZATION) else {
-        return Ok(sessions::text_in(headers).map(Shown::Session));
+        let is_https = sessions::is_https(app.options.public_url.as_deref(), headers);
+        return Ok(sessions::text_in(headers, is_https).map(Shown::Session));
     };
     let bearer = authorization.to_str().ok().and_then(|text| text.split_once(' '));
     match bearer {

@@ -14,7 +14,7 @@ use crate::app::App;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, idempotency-key, last-event-id, range, if-match, if-none-match, x-request-id, \
+    "authorization, content-type, idempotency-key, last-event-id, range, if-range, if-match, if-none-match, x-request-id, \
      traceparent, tus-resumable, upload-length, upload-offset, upload-metadata, upload-checksum, upload-concat, \
      upload-defer-length, telecine-sha256, x-http-method-override",
 );

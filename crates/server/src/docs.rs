@@ -85,6 +85,12 @@ impl Operation<'_> {
     }
 }
 
+/// What newcomers need comes first.
+fn rank(tag: &str) -> usize {
+    const FIRST: [&str; 5] = ["uploads", "runs", "events", "files", "recipes"];
+    FIRST.iter().position(|first| *first == tag).unwrap_or(FIRST.len())
+}
+
 fn operations(description: &Value) -> Vec<Operation<'_>> {
     let paths = description["paths"].as_object().into_iter().flatten();
     let each = paths.flat_map(|(path, item)| {
@@ -93,7 +99,7 @@ fn operations(description: &Value) -> Vec<Operation<'_>> {
             .filter_map(move |method| item.get(method).map(|value| Operation { method, path, value }))
     });
     let mut each: Vec<_> = each.collect();
-    each.sort_by(|one, other| one.tag().cmp(other.tag()));
+    each.sort_by(|one, other| (rank(one.tag()), one.tag()).cmp(&(rank(other.tag()), other.tag())));
     each
 }
 

@@ -1,6 +1,7 @@
 //! Bodies, queries and paths, parsed; what is wrong in them is said with its place.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
@@ -24,7 +25,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         require_json(&request)?;
-        let body = read_bounded(request, app.options.max_json_bytes).await?;
+        let body = read_bounded(request, app.options.max_json_bytes, app.options.json_within).await?;
         parse_json(&body).map(Self)
     }
 }
@@ -56,8 +57,9 @@ fn require_json(request: &Request) -> Result<(), Problem> {
     Err(Problem::new(Code::UnsupportedMediaType, "send the body as `Content-Type: application/json`"))
 }
 
-/// The whole body, unless it says or turns out that it is larger.
-pub(crate) async fn read_bounded(request: Request, max_bytes: usize) -> Result<Bytes, Problem> {
+/// The whole body, unless it says or turns out that it is larger, or takes longer: a byte now and then is no standstill,
+/// and would hold a connection for months.
+async fn read_bounded(request: Request, max_bytes: usize, within: Duration) -> Result<Bytes, Problem> {
     let too_large = || {
         Problem::new(
             Code::TooLarge,
@@ -68,9 +70,11 @@ pub(crate) async fn read_bounded(request: Request, max_bytes: usize) -> Result<B
     if told.and_then(|told| told.parse::<u64>().ok()).is_some_and(|told| told > max_bytes as u64) {
         return Err(too_large());
     }
-    axum::body::to_bytes(request.into_body(), max_bytes)
-        .await
-        .map_err(|error| if has_cause::<LengthLimitError>(&error) { too_large() } else { cut_off(&error) })
+    let arriving = axum::body::to_bytes(request.into_body(), max_bytes);
+    let Ok(arrived) = tokio::time::timeout(within, arriving).await else {
+        return Err(Problem::new(Code::RequestTimeout, "the body took too long to arrive"));
+    };
+    arrived.map_err(|error| if has_cause::<LengthLimitError>(&error) { too_large() } else { cut_off(&error) })
 }
 
 /// Why a body did not arrive whole.

@@ -34,9 +34,12 @@ mod readiness;
 mod remote;
 mod secret;
 mod sessions;
+mod share;
 mod token;
 mod traces;
+mod turns;
 
+pub use api::scan::ScanOptions;
 pub use api::transcode::TranscodeOptions;
 pub use api::uploads::UploadOptions;
 pub use api::{openapi, router};

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!   accept ── crowd: a bound; who waits longest gives way ── header timeout ── router
+//!     │         full: a few more, for /health/ alone
 //!     │                                                                          │
 //!   stop: no more of them ── streams end, requests finish ── the rest is cut after the deadline
 //! ```
@@ -24,7 +25,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -43,6 +44,7 @@ use crate::api::uploads::keep_uploads;
 use crate::app::{App, ServerOptions};
 use crate::keys;
 use crate::problem::{Code, MEDIA_TYPE, Problem};
+use crate::share::Share;
 use crowd::{Busy, Crowd, Seat};
 
 /// Out of file descriptors, or the like: others have to end first.
@@ -53,6 +55,8 @@ const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
 /// with unread bytes in it resets the connection, and the answer is lost on the way.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 1 << 20;
+/// Connections beyond all others, for those who look after the process: that it is busy is no reason to restart it.
+const SPARE: usize = 32;
 /// How many are told at a time that there is no place for them.
 const DOORSTEP: usize = 64;
 /// Headers up to this many times the allowed size are read, so that the refusal can say what is wrong.
@@ -61,6 +65,16 @@ const READ_HEADERS_TIMES: usize = 4;
 /// Where a request comes from. Put into each by the listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// Of a request on a connection that is for `/health/` alone. Put there by the listener.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spare;
+
+/// Every connection is at a request: one more could only wait.
+pub(crate) fn full() -> Problem {
+    Problem::new(Code::Busy, "all connections of the server are taken; try again")
+        .retry_after(Duration::from_secs(1))
+}
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +99,7 @@ pub struct Server {
     /// Whatever still runs is dropped.
     cutting: CancellationToken,
     crowd: Arc<Crowd>,
+    spare: Arc<Crowd>,
     tasks: TaskTracker,
 }
 
@@ -116,6 +131,7 @@ impl Server {
             closing: CancellationToken::new(),
             cutting: CancellationToken::new(),
             crowd: Crowd::of(app.options.max_connections),
+            spare: Crowd::of(SPARE),
             tasks: TaskTracker::new(),
         };
         server.tasks.spawn(server.accepting(listener, router));
@@ -139,6 +155,7 @@ impl Server {
         let ended = async {
             if tokio::time::timeout(LAST_WORD_WITHIN, self.tasks.wait()).await.is_err() {
                 self.crowd.send_off_waiting();
+                self.spare.send_off_waiting();
                 self.tasks.wait().await;
             }
         };
@@ -151,12 +168,13 @@ impl Server {
     fn accepting(&self, listener: TcpListener, router: Router) -> impl Future<Output = ()> + use<> {
         let speech = speech(&self.app.options);
         let (closing, cutting) = (self.closing.clone(), self.cutting.clone());
-        let (crowd, tasks) = (Arc::clone(&self.crowd), self.tasks.clone());
+        let (crowd, spare, tasks) = (Arc::clone(&self.crowd), Arc::clone(&self.spare), self.tasks.clone());
         let body_idle = self.app.options.body_idle;
         let doorstep = Arc::new(Semaphore::new(DOORSTEP));
         async move {
             while let Some((stream, peer)) = next_of(&listener, &closing).await {
-                let Some(seat) = crowd.enter() else {
+                let seat = crowd.enter().map(|seat| (seat, false));
+                let Some((seat, is_spare)) = seat.or_else(|| Some((spare.enter()?, true))) else {
                     // Whoever comes when even the doorstep is full finds the door shut.
                     if let Ok(place) = Arc::clone(&doorstep).try_acquire_owned() {
                         tasks.spawn(async move { (turn_away(stream).await, drop(place)) });
@@ -166,6 +184,7 @@ impl Server {
                 prepare(&stream, body_idle);
                 let connection = Connection {
                     seat,
+                    is_spare,
                     peer,
                     body_idle,
                     router: router.clone(),
@@ -241,9 +260,8 @@ fn speech(options: &ServerOptions) -> http1::Builder {
     speech
 }
 
-/// Every connection is at a request: one more could only wait.
 async fn turn_away(mut stream: TcpStream) {
-    let busy = Problem::new(Code::Busy, "all connections of the server are taken; try again").to_bytes();
+    let busy = full().to_bytes();
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
          connection: close\r\n\r\n",
@@ -261,6 +279,7 @@ async fn turn_away(mut stream: TcpStream) {
 
 struct Connection {
     seat: Arc<Seat>,
+    is_spare: bool,
     peer: SocketAddr,
     body_idle: Duration,
     router: Router,
@@ -271,16 +290,24 @@ struct Connection {
 
 impl Connection {
     async fn serve(self, stream: TcpStream) {
-        let Self { seat, peer, body_idle, router, speech, closing, cutting } = self;
+        let Self { seat, is_spare, peer, body_idle, router, speech, closing, cutting } = self;
         let of_requests = Arc::clone(&seat);
         let service = service_fn(move |request: Request<Incoming>| {
             let busy = Seat::busy(&of_requests);
-            let answer = router.clone().oneshot(arrived(request, peer, body_idle));
+            let mut request = arrived(request, peer, body_idle);
+            if is_spare {
+                request.extensions_mut().insert(Spare);
+            }
+            let answer = router.clone().oneshot(request);
             Box::pin(async move {
                 // It was its turn to give way in the moment that its request came.
                 let Some(busy) = busy else { return Err(SentOff) };
-                let Ok::<_, Infallible>(response) = answer.await;
-                Ok(response.map(|body| Held { body, _busy: busy }))
+                let Ok::<_, Infallible>(mut response) = answer.await;
+                if is_spare {
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
+                let share = response.extensions_mut().remove();
+                Ok(response.map(|body| Held { body, _busy: busy, _share: share }))
             }) as Answer
         });
         let mut connection = speech.serve_connection(TokioIo::new(stream), service);
@@ -337,10 +364,11 @@ async fn linger(mut stream: TcpStream) {
     let _ = tokio::time::timeout(LINGER, until_closed).await;
 }
 
-/// A body whose connection counts as busy until all of it was sent.
+/// A body whose connection counts as busy until all of it was sent; so does its asker's share.
 struct Held {
     body: Body,
     _busy: Busy,
+    _share: Option<Arc<Share>>,
 }
 
 impl http_body::Body for Held {

@@ -54,6 +54,7 @@ pub enum Code {
     UnsupportedVersion,
     /// The input was refused or could not be processed; `detail` says why.
     Unprocessable,
+    /// No virus scanner is configured, or it does not answer.
     ScanUnavailable,
     /// All slots for synchronous work are taken; see `Retry-After`.
     Busy,
@@ -238,6 +239,7 @@ impl From<Failed> for Problem {
         let code = match failed.code.as_str() {
             "storage_full" | "disk_full" => Code::StorageFull,
             "blob_not_found" => Code::NotFound,
+            "scan_unavailable" => Code::ScanUnavailable,
             _ if failed.retryable => Code::Unavailable,
             "unexpected" => Code::Internal,
             _ => Code::Unprocessable,

@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Serve(ServeFlags),
     /// Run jobs until asked to stop; SIGTERM or Ctrl-C finishes what is running first
     Worker(WorkerFlags),
+    /// Take requests in from Kafka and tell results to it, for workers elsewhere on the same database; needs [kafka]
+    Kafka(KafkaFlags),
     /// Make, list and revoke keys of the API
     #[command(subcommand)]
     Key(KeyCommand),
@@ -96,6 +98,14 @@ pub(crate) enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Copy a SQLite database into a new file while others work on it (Postgres has pg_dump)
+    Backup {
+        #[arg(value_name = "FILE")]
+        into: PathBuf,
+    },
+    /// Compare what the database tells of with what the store has; changes nothing unless told to
+    #[command(after_help = EXIT_CODES_OF_RECONCILE)]
+    Reconcile(ReconcileFlags),
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -148,6 +158,27 @@ const EXIT_CODES_OF_RUN: &str = "\
 Exit codes: 0 all succeeded, 3 something optional is missing (see the warnings), 1 something failed, 130 stopped by
 Ctrl-C or SIGTERM, 2 an error: nothing was started, or this program could not go on.";
 
+const EXIT_CODES_OF_RECONCILE: &str = "\
+Finds outputs of runs that are missing or not what they were, blobs that no run owns, entries of the cache that name
+nobody, and puts that never ended. --mend starts steps over and removes what is nobody's; runs that are not over are left
+alone, and so is what was stored lately.
+
+Exit codes: 0 nothing is left to be seen to, 1 something is (without --mend: something was found; with it: something
+cannot be mended), 130 stopped, 2 an error.";
+
+#[derive(Args, Debug)]
+pub(crate) struct ReconcileFlags {
+    /// Mend what was found, instead of telling of it only
+    #[arg(long)]
+    pub(crate) mend: bool,
+    /// Read every output from end to end and compare its hash
+    #[arg(long)]
+    pub(crate) deep: bool,
+    /// What was stored less than this long ago is not removed: somebody may still be at it
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = human::parse_duration)]
+    pub(crate) older_than: Duration,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct RunFlags {
     #[arg(required = true, value_name = "FILE")]
@@ -194,6 +225,13 @@ pub(crate) struct WorkerFlags {
     /// Drain when the process that started this one ends, however it ends
     #[arg(long, hide = true)]
     pub(crate) leave_with_parent: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct KafkaFlags {
+    /// Forget the results that wait for Kafka and keep no more of them: for when it is not used any longer
+    #[arg(long)]
+    pub(crate) leave: bool,
 }
 
 #[derive(Args, Debug)]

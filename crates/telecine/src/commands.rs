@@ -1,11 +1,13 @@
 //! One file per command. Each gets the configuration and the output, and gives an [`Answer`].
 
+mod backup;
 mod bench;
 mod config;
 mod counts;
 mod demo;
 mod doctor;
 mod jobs;
+mod kafka;
 mod key;
 mod limits;
 mod migrate;
@@ -13,6 +15,7 @@ mod pause;
 mod plan;
 mod probe;
 mod recipes;
+mod reconcile;
 pub(crate) mod run;
 mod runs;
 mod schedules;
@@ -53,6 +56,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Up(_)
         | Command::Serve(_)
         | Command::Worker(_)
+        | Command::Kafka(_)
         | Command::Key(_)
         | Command::Submit(_)
         | Command::Runs(_)
@@ -66,6 +70,8 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Counts
         | Command::Bench { .. }
         | Command::Migrate { .. }
+        | Command::Backup { .. }
+        | Command::Reconcile(_)
         | Command::Probe { .. }
         | Command::Plan { .. }
         | Command::Run(_)
@@ -74,7 +80,8 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Config(_) => {}
     }
     let config = configuration::load(cli.global.config.as_deref(), cli.layer())?;
-    let stays = matches!(cli.command, Command::Up(_) | Command::Serve(_) | Command::Worker(_));
+    let stays =
+        matches!(cli.command, Command::Up(_) | Command::Serve(_) | Command::Worker(_) | Command::Kafka(_));
     let otherwise = if stays { "info" } else { "warn" };
     let traces = traces(&cli.command, &config)?;
     logging::start(&config.log, otherwise, traces.as_ref());
@@ -82,6 +89,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Up(flags) => Box::pin(serve::up(&flags.worker, &config, traces.as_ref())).await,
         Command::Serve(_) => Box::pin(serve::serve(&config)).await,
         Command::Worker(flags) => Box::pin(worker::run(&flags, &config, traces.as_ref())).await,
+        Command::Kafka(flags) => Box::pin(kafka::run(&flags, &config)).await,
         Command::Key(command) => key::run(command, &config, output).await,
         Command::Submit(flags) => Box::pin(submit::run(*flags, &config, output)).await,
         Command::Runs(command) => Box::pin(runs::run(command, &config, output)).await,
@@ -95,6 +103,8 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Counts => counts::run(&config, output).await,
         Command::Bench { jobs } => bench::run(jobs, &config, output).await,
         Command::Migrate { check } => migrate::run(check, &config, output).await,
+        Command::Backup { into } => backup::run(&into, &config).await,
+        Command::Reconcile(flags) => Box::pin(reconcile::run(&flags, &config, output)).await,
         Command::Config(command) => config::run(command, &config, output),
         Command::Probe { file } => probe::run(&file, &config, output).await,
         Command::Run(flags) => Box::pin(run::run(&flags, &config, output)).await,

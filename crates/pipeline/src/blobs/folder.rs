@@ -2,17 +2,20 @@
 //!
 //! A file is published under its key by a rename, after it and whatever folders it needed are on the disk. Until then it
 //! has a staged name, `{key}#{number}`, which no listing shows; what a dead process left of those is removed by age.
+//!
+//! What is made here is for nobody else on this machine. A folder that was there stays as its owner made it.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use object_store::local::LocalFileSystem;
 use rustix::fs::OFlags;
 
-use super::StoreError;
+use super::{StoreError, Unfinished};
+use crate::scratch::make_private;
 
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
@@ -25,7 +28,7 @@ impl Folder {
         let invalid = |error: &dyn std::fmt::Display| {
             StoreError::invalid(format!("the store's folder {}: {error}", root.display()))
         };
-        std::fs::create_dir_all(root).map_err(|error| invalid(&error))?;
+        make_private(root).map_err(|error| invalid(&error))?;
         let root = root.canonicalize().map_err(|error| invalid(&error))?;
         let files = LocalFileSystem::new_with_prefix(&root).map_err(|error| invalid(&error))?;
         let files = files.with_fsync(true).with_automatic_cleanup(true);
@@ -52,6 +55,24 @@ impl Folder {
         sync_folder_of(destination)
     }
 
+    /// Publishes bytes; where only new ones are wanted, says whether there was nothing before.
+    pub(super) fn write(&self, destination: &Path, bytes: &[u8], only_new: bool) -> io::Result<bool> {
+        let staged = Staged::beside(destination);
+        let mut file = self.create(&staged.0, destination)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        if only_new {
+            match std::fs::hard_link(&staged.0, destination) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+                linked => linked?,
+            }
+        } else {
+            std::fs::rename(&staged.0, destination)?;
+        }
+        sync_folder_of(destination)?;
+        Ok(true)
+    }
+
     /// Whether the staged name is now a name of that very file.
     fn link(&self, path: &Path, file: &File, staged: &Path) -> io::Result<bool> {
         if std::fs::hard_link(path, staged).is_err() {
@@ -69,16 +90,20 @@ impl Folder {
     fn copy(&self, file: &File, staged: &Path, destination: &Path) -> io::Result<()> {
         let mut source = file.try_clone()?;
         io::Seek::rewind(&mut source)?;
-        let mut copy = loop {
+        let mut copy = self.create(staged, destination)?;
+        io::copy(&mut source, &mut copy)?;
+        copy.sync_all()
+    }
+
+    fn create(&self, staged: &Path, destination: &Path) -> io::Result<File> {
+        loop {
             let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(staged);
             match created {
                 // A folder that became empty may have been cleaned away meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => self.make_parents(destination)?,
-                created => break created?,
+                created => return created,
             }
-        };
-        io::copy(&mut source, &mut copy)?;
-        copy.sync_all()
+        }
     }
 
     /// Each new folder is on the disk before anything is put into it.
@@ -89,7 +114,7 @@ impl Folder {
             .take_while(|folder| folder.starts_with(&self.root) && !folder.exists())
             .collect();
         for folder in missing.into_iter().rev() {
-            match std::fs::create_dir(folder) {
+            match DirBuilder::new().mode(0o700).create(folder) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => sync_folder_of(folder)?,
             }
@@ -118,9 +143,9 @@ impl Folder {
         Ok(names.into_iter().map(|name| name.trim_end_matches('/').to_owned()).collect())
     }
 
-    /// Removes staged files below a prefix that nobody has touched for so long, and says how many.
-    pub(super) fn remove_staged(&self, below: &str, older_than: Duration) -> io::Result<usize> {
-        let (mut removed, mut folders) = (0, vec![self.root.join(below)]);
+    /// Staged files below a prefix that nobody has touched for so long: says how many, and removes them if asked to.
+    pub(super) fn staged(&self, below: &str, older_than: Duration, fate: Unfinished) -> io::Result<usize> {
+        let (mut found, mut folders) = (0, vec![self.root.join(below)]);
         while let Some(folder) = folders.pop() {
             let entries = match std::fs::read_dir(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -132,12 +157,14 @@ impl Folder {
                 if kind.is_dir() {
                     folders.push(entry.path());
                 } else if kind.is_file() && is_staged(&entry.path()) && is_older(&entry, older_than) {
-                    std::fs::remove_file(entry.path())?;
-                    removed += 1;
+                    if fate == Unfinished::Remove {
+                        std::fs::remove_file(entry.path())?;
+                    }
+                    found += 1;
                 }
             }
         }
-        Ok(removed)
+        Ok(found)
     }
 }
 

@@ -15,8 +15,8 @@ use object_store::signer::{SignedUrlOptions, Signer};
 use object_store::{Error, ObjectStoreExt, PutPayload};
 use serde::Deserialize;
 
-use super::StoreError;
 use super::bucket::Bucket;
+use super::{StoreError, Unfinished};
 
 /// Up to here a file is one request.
 const WHOLE_BYTES: u64 = 16 << 20;
@@ -36,7 +36,18 @@ impl Bucket {
             let put = self.s3.put(&path, PutPayload::from_bytes(whole)).await;
             return put.map(drop).map_err(|error| StoreError::of(key, &error));
         }
-        self.put_parts(key, &path, &file, bytes).await?;
+        let mut put = self.put_parts(key, &path, &file, bytes).await;
+        if matches!(put, Err(StoreError::NotFound { .. })) {
+            // Nobody knows the upload any more: it was ended and the answer was lost, or a sweep gave it up. Which of them
+            // cannot be told from what is there now, so all of it is put again.
+            put = self.put_parts(key, &path, &file, bytes).await;
+        }
+        put.map_err(|error| match error {
+            StoreError::NotFound { key } => {
+                StoreError::Unavailable { reason: format!("the upload of {key} was given up by the store") }
+            }
+            other => other,
+        })?;
         let stored = self.s3.head(&path).await.map_err(|error| StoreError::of(key, &error))?;
         if stored.size == bytes {
             return Ok(());
@@ -83,30 +94,41 @@ impl Bucket {
         }
     }
 
-    /// Aborts the uploads of our prefix that were begun so long ago, and says how many.
+    /// The uploads of our prefix that were begun so long ago: says how many, and aborts them if asked to.
     ///
     /// The store's client cannot list them, so the request is signed and sent here. A server that knows no such request
     /// has to clean up by itself, as a rule of the bucket's lifecycle does.
-    pub(super) async fn abort_uploads(&self, below: &str, older_than: Duration) -> Result<usize, StoreError> {
-        let (mut aborted, mut from) = (0, Some((String::new(), String::new())));
+    pub(super) async fn unfinished_uploads(
+        &self,
+        below: &str,
+        older_than: Duration,
+        fate: Unfinished,
+    ) -> Result<usize, StoreError> {
+        let (mut found, mut from) = (0, Some((String::new(), String::new())));
         while let Some((key_marker, id_marker)) = from {
             let listed = self.list_uploads(below, &key_marker, &id_marker).await?;
-            for upload in &listed.uploads {
-                if !upload.is_older(older_than) {
-                    continue;
-                }
-                let path = StorePath::parse(&upload.key)
-                    .map_err(|error| StoreError::invalid(format!("{}: {error}", upload.key)))?;
-                match self.s3.abort_multipart(&path, &upload.upload_id).await {
-                    Ok(()) => aborted += 1,
-                    // Completed or aborted meanwhile.
-                    Err(Error::NotFound { .. }) => (),
-                    Err(error) => return Err(StoreError::of(&upload.key, &error)),
-                }
+            for upload in listed.uploads.iter().filter(|upload| upload.is_older(older_than)) {
+                let is_there = match fate {
+                    Unfinished::Count => true,
+                    Unfinished::Remove => self.abort_upload(upload).await?,
+                };
+                found += usize::from(is_there);
             }
             from = listed.is_truncated.then_some((listed.next_key_marker, listed.next_upload_id_marker));
         }
-        Ok(aborted)
+        Ok(found)
+    }
+
+    /// Says whether it was still there.
+    async fn abort_upload(&self, upload: &BegunUpload) -> Result<bool, StoreError> {
+        let path = StorePath::parse(&upload.key)
+            .map_err(|error| StoreError::invalid(format!("{}: {error}", upload.key)))?;
+        match self.s3.abort_multipart(&path, &upload.upload_id).await {
+            Ok(()) => Ok(true),
+            // Completed or aborted meanwhile.
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(StoreError::of(&upload.key, &error)),
+        }
     }
 
     async fn list_uploads(

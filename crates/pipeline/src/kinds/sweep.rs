@@ -3,25 +3,26 @@
 //!
 //! - Runs whose time is over, and runs that came to nothing and that history has forgotten ([`runs`]).
 //! - Blobs of ended runs that no output names ([`runs`]), and blobs of runs that the database does not know ([`orphans`]).
-//! - Uploads that expired, and puts that never ended.
+//! - Uploads that expired and that no run waits for ([`uploads`]), infected inputs that were kept for long enough, and
+//!   puts that never ended.
 //!
 //! How far it came is noted in the store, one [`note`] for each database that uses it; the next sweep goes on from there.
 
-mod note;
-mod orphans;
-mod runs;
+pub(crate) mod note;
+pub(crate) mod orphans;
+pub(crate) mod runs;
+mod uploads;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::TryStreamExt;
 use serde_json::{Value, json};
 use telecine_queue::{Failure, Job, JobContext, Kind, Missed, NewJob, NewSchedule, QueueError, Timestamp};
 
 use super::{SWEEP, lane_of};
 use crate::failure::Attempted;
-use crate::keys;
+use crate::scan::sweep_quarantine;
 use crate::workshop::Workshop;
 
 use note::{Note, database_of};
@@ -33,12 +34,14 @@ pub(super) struct Sweep(pub(super) Arc<Workshop>);
 
 /// What a sweep removed.
 #[derive(Debug, Default)]
-struct Swept {
+pub(crate) struct Swept {
     runs: usize,
-    blobs: usize,
+    pub(crate) blobs: usize,
     /// Runs that the database does not know.
     orphans: usize,
     uploads: usize,
+    /// Infected inputs whose time is over.
+    quarantined: usize,
     /// Puts that never ended.
     unfinished: usize,
 }
@@ -80,7 +83,7 @@ impl Kind for Sweep {
         let swept = sweep(&self.0, context).await.map_err(|failed| failed.settle(job, context))?;
         Ok(json!({
             "runs": swept.runs, "blobs": swept.blobs, "orphans": swept.orphans, "uploads": swept.uploads,
-            "unfinished": swept.unfinished,
+            "unfinished": swept.unfinished, "quarantined": swept.quarantined,
         }))
     }
 }
@@ -95,7 +98,9 @@ async fn sweep(shop: &Workshop, context: &JobContext) -> Attempted<Swept> {
         None => Note::default(),
     };
     runs::sweep(shop, &stopping, &mut note, &mut swept).await?;
-    sweep_uploads(shop, &mut swept).await?;
+    sweep_unfinished(shop, &mut swept).await;
+    uploads::sweep(shop, &mut swept).await?;
+    swept.quarantined = sweep_quarantine(shop).await?;
     if let Some(database) = &database {
         orphans::sweep(shop, &stopping, database, &mut note, &mut swept).await?;
         note.write(&shop.blobs, database).await?;
@@ -103,23 +108,15 @@ async fn sweep(shop: &Workshop, context: &JobContext) -> Attempted<Swept> {
     Ok(swept)
 }
 
-async fn sweep_uploads(shop: &Workshop, swept: &mut Swept) -> Attempted<()> {
+async fn sweep_unfinished(shop: &Workshop, swept: &mut Swept) {
     match shop.blobs.sweep_unfinished(shop.keep_unpublished).await {
         Ok(removed) => swept.unfinished = removed,
         // Not every store tells of unfinished uploads.
         Err(error) => tracing::warn!(%error, "puts that never ended cannot be swept"),
     }
-    let mut uploads = shop.blobs.entries(keys::UPLOADS);
-    while let Some(upload) = uploads.try_next().await? {
-        if upload.modified_at.elapsed().is_ok_and(|age| age > shop.keep_uploads) {
-            shop.blobs.delete(&upload.key).await?;
-            swept.uploads += 1;
-        }
-    }
-    Ok(())
 }
 
-fn is_older(at: Timestamp, than: Duration) -> bool {
+pub(crate) fn is_older(at: Timestamp, than: Duration) -> bool {
     let age_ms = Timestamp::now().as_ms() - at.as_ms();
     age_ms > i64::try_from(than.as_millis()).unwrap_or(i64::MAX)
 }

@@ -19,6 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::blobs::{Fetched, hash_file};
 use crate::failure::{Attempted, Failed, scratch_failed};
+use crate::scratch::make_private;
 
 const DEFAULT_BYTES: u64 = 20 << 30;
 
@@ -119,6 +120,15 @@ impl SourceCache {
         Ok(None)
     }
 
+    /// Lets go of a source that nobody should read any more. One that somebody still holds stays until it is evicted.
+    pub(crate) fn forget(&self, sha256: &str) {
+        let kept = self.kept().unwrap_or_default();
+        let is_gone = kept.iter().filter(|source| source.path.ends_with(sha256)).all(Kept::evict);
+        if !is_gone {
+            tracing::warn!(sha256, "a source that should go is still read by somebody");
+        }
+    }
+
     /// Whether this process has seen that these bytes are right.
     pub(crate) fn was_checked(&self, what: &str) -> bool {
         lock(&self.checked).contains(what)
@@ -141,7 +151,7 @@ impl SourceCache {
 
     fn adopt(&self, file: &Path, sha256: &str) -> Attempted<Held> {
         let adopted = || -> io::Result<()> {
-            std::fs::create_dir_all(&self.folder)?;
+            make_private(&self.folder)?;
             std::fs::set_permissions(file, Permissions::from_mode(0o400))?;
             std::fs::rename(file, self.folder.join(sha256))
         };

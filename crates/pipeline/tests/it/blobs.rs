@@ -1,5 +1,6 @@
 //! What a store promises, in a folder and on a real S3 server.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_upload_that_fails_leaves_nothing,
         uploads_that_nobody_ended_are_aborted_by_age,
         staged_files_of_the_dead_are_removed_by_age,
+        what_a_store_makes_is_for_nobody_else,
         a_file_is_published_by_a_link_and_stays_when_the_scratch_goes,
         a_presigned_address_is_readable_without_credentials,
         wrong_credentials_are_told_as_such,
@@ -68,6 +70,23 @@ fn trial<F: Future<Output = ()>>(name: &str, promise: impl FnOnce() -> F + Send 
         runtime.block_on(Box::pin(promise()));
         Ok(())
     })
+}
+
+async fn what_a_store_makes_is_for_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("deep/store");
+    let blobs = Blobs::in_folder(&root).unwrap();
+    std::fs::write(folder.path().join("file"), "bytes").unwrap();
+
+    blobs.put_bytes("a/bytes", "bytes".into()).await.unwrap();
+    assert!(blobs.put_new("b/new", "bytes".into()).await.unwrap());
+    blobs.put_file("c/d/file", &folder.path().join("file")).await.unwrap();
+
+    let mode = |path: &str| root.join(path).metadata().unwrap().permissions().mode() & 0o777;
+    for made in ["", "a", "b", "c", "c/d"] {
+        assert_eq!(mode(made), 0o700, "{made}");
+    }
+    assert_eq!((mode("a/bytes"), mode("b/new")), (0o600, 0o600));
 }
 
 async fn what_is_put_is_found_again(blobs: Blobs) {

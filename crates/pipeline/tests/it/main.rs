@@ -6,6 +6,7 @@
 
 mod blobs;
 mod cache;
+mod clamd_server;
 mod clips;
 mod crash;
 mod document;
@@ -20,7 +21,12 @@ mod optimize;
 mod postgres_server;
 mod published;
 mod recipe;
+mod reconcile;
+mod s3;
+mod s3_proxy;
 mod s3_server;
+mod scan;
+mod small_disk;
 mod sources;
 mod store_faults;
 mod studio;
@@ -56,7 +62,10 @@ fn main() -> ExitCode {
         recipe::trials(),
         blobs::trials(),
         sources::trials(),
+        scan::trials(),
         store_faults::trials(),
+        reconcile::trials(&server),
+        s3::trials(),
         crash::trials(&server),
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());

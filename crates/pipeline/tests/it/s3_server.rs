@@ -1,4 +1,4 @@
-//! A real S3 server of our own: s3s-fs on a temporary folder, on a free loopback port.
+//! A real S3 server of our own: s3s-fs or versitygw, on a temporary folder, on a free loopback port.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -12,29 +12,46 @@ use crate::postgres_server::{free_port, spawn_for_life};
 
 pub(crate) const BUCKET: &str = "films";
 const ACCESS_KEY: &str = "TESTKEY";
+const REGION: &str = "eu-central-1";
 const SECRET_KEY: &str = "a-secret-that-no-message-shows";
 
 pub(crate) struct S3Server {
     root: tempfile::TempDir,
     pub(crate) port: u16,
     asks_for_credentials: bool,
+    program: &'static str,
     process: Mutex<Option<Child>>,
 }
 
+const S3S_FS: &str = "s3s-fs";
+/// Another one, which also lists uploads that nobody ended.
+const VERSITYGW: &str = "versitygw";
+
 impl S3Server {
+    pub(crate) const SECRET: &str = SECRET_KEY;
+
     pub(crate) fn start() -> Self {
-        Self::start_as(true)
+        Self::start_as(S3S_FS, true)
+    }
+
+    pub(crate) fn has_versitygw() -> bool {
+        tool(VERSITYGW).exists()
+    }
+
+    pub(crate) fn start_versitygw() -> Self {
+        Self::start_as(VERSITYGW, true)
     }
 
     /// One that lets everybody in, so that what lies between may change requests.
     pub(crate) fn start_open() -> Self {
-        Self::start_as(false)
+        Self::start_as(S3S_FS, false)
     }
 
-    fn start_as(asks_for_credentials: bool) -> Self {
+    fn start_as(program: &'static str, asks_for_credentials: bool) -> Self {
         let root = tempfile::Builder::new().prefix("telecine-s3-").tempdir().unwrap();
         std::fs::create_dir(root.path().join(BUCKET)).unwrap();
-        let server = Self { root, port: free_port(), asks_for_credentials, process: Mutex::new(None) };
+        let server =
+            Self { root, port: free_port(), asks_for_credentials, program, process: Mutex::new(None) };
         server.launch();
         server
     }
@@ -43,10 +60,17 @@ impl S3Server {
     pub(crate) fn launch(&self) {
         // setpriv lets it die with this process, however that ends.
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]).arg(program()).args(["--host", "127.0.0.1"]);
-        command.args(["--port", &self.port.to_string()]);
-        if self.asks_for_credentials {
-            command.args(["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]);
+        let program = tool(self.program);
+        assert!(program.exists(), "{} is missing (make setup)", program.display());
+        command.args(["--pdeathsig", "KILL"]).arg(program);
+        if self.program == VERSITYGW {
+            command.args(["--access", ACCESS_KEY, "--secret", SECRET_KEY, "--region", REGION]);
+            command.args(["--port", &format!("127.0.0.1:{}", self.port), "posix"]);
+        } else {
+            command.args(["--host", "127.0.0.1", "--port", &self.port.to_string()]);
+            if self.asks_for_credentials {
+                command.args(["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]);
+            }
         }
         command.arg(self.root.path()).stdout(Stdio::null()).stderr(Stdio::null());
         let until = Instant::now() + Duration::from_secs(60);
@@ -73,9 +97,13 @@ impl S3Server {
 
     /// What is left of uploads in parts.
     pub(crate) fn unfinished(&self) -> Vec<String> {
-        let names = std::fs::read_dir(self.root.path()).unwrap().map(|entry| entry.unwrap().file_name());
-        let names = names.map(|name| name.to_string_lossy().into_owned());
-        names.filter(|name| name.starts_with(".upload")).collect()
+        if self.program == VERSITYGW {
+            // A folder for each key, in which there is one for each upload.
+            let keys = names_in(&self.file(".sgwtmp/multipart"));
+            let uploads = |key: &String| names_in(&self.file(&format!(".sgwtmp/multipart/{key}")));
+            return keys.iter().flat_map(uploads).collect();
+        }
+        names_in(self.root.path()).into_iter().filter(|name| name.starts_with(".upload")).collect()
     }
 
     pub(crate) fn options(&self) -> StoreOptions {
@@ -106,7 +134,7 @@ impl Drop for S3Server {
 pub(crate) fn options_for(port: u16, secret: &str) -> StoreOptions {
     let variables = [
         ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}")),
-        ("AWS_REGION", "eu-central-1".to_owned()),
+        ("AWS_REGION", REGION.to_owned()),
         ("AWS_ACCESS_KEY_ID", ACCESS_KEY.to_owned()),
         ("AWS_SECRET_ACCESS_KEY", secret.to_owned()),
     ];
@@ -127,10 +155,14 @@ pub(crate) fn unsigned_options_for(port: u16) -> StoreOptions {
     options
 }
 
-fn program() -> PathBuf {
+fn tool(name: &str) -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.unwrap_or_else(|| Path::new(&std::env::var_os("HOME").unwrap()).join(".cache"));
-    let program = cache.join("telecine-tools/bin/s3s-fs");
-    assert!(program.exists(), "{} is missing (make setup)", program.display());
-    program
+    cache.join("telecine-tools/bin").join(name)
+}
+
+/// What a folder holds, if it is there.
+fn names_in(folder: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
 }

@@ -11,8 +11,8 @@ use telecine_pipeline::records::{
     LIFETIME, LifetimeRecord, OutputRecord, RunRecord, read as read_record, read_all,
 };
 use telecine_pipeline::{
-    Blobs, CompletedUpload, Deleted, Does, Input, Recipe, Submission, Workshop, delete, describe, keys,
-    kinds, retry, submit,
+    Blobs, CompletedUpload, Deleted, Does, Input, NoSubmission, Recipe, Recipes, RunRequest, Submission,
+    Workshop, delete, describe, keys, kinds, retry, submit,
 };
 use telecine_queue::{
     JobFilter, JobState, NewJob, NewRecord, NewRun, Page, Pausable, Push, QueueError, RunId, RunState,
@@ -32,6 +32,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_a_cancelled_run_left_goes_and_a_retry_is_refused,
         what_losers_left_in_a_succeeded_run_goes,
         an_input_that_was_no_media_goes,
+        an_upload_that_a_run_waits_for_does_not_expire,
+        an_upload_goes_as_a_whole_by_the_age_of_its_completion,
+        an_upload_that_has_expired_is_no_input,
         segments_that_were_swept_away_are_made_again_by_a_retry,
         outputs_outlive_history_and_what_came_to_nothing_does_not,
         a_run_is_deleted_when_its_time_is_over,
@@ -57,7 +60,7 @@ async fn impatient(arrange: impl FnOnce(&mut Workshop)) -> Studio {
 }
 
 /// Sweeps, and says what it removed.
-async fn sweep(studio: &Studio) -> Value {
+pub(crate) async fn sweep(studio: &Studio) -> Value {
     let job = NewJob::new("sweep", json!({})).lane("io");
     let pushed = studio.queue.push(vec![job.into()]).await.unwrap();
     let now = async || studio.queue.get(pushed[0].jobs[0]).await.unwrap().unwrap();
@@ -169,7 +172,8 @@ async fn an_input_that_was_no_media_goes() {
     let (upload, sidecar) = (keys::upload("", "notes").unwrap(), keys::upload_sidecar("", "notes").unwrap());
     let text = "these are notes, and no film";
     studio.shop.blobs.put_bytes(&upload, text.into()).await.unwrap();
-    let said = CompletedUpload { bytes: text.len() as u64, sha256: sha256_of(text), name: None };
+    let said =
+        CompletedUpload { bytes: text.len() as u64, sha256: sha256_of(text), name: None, infected: None };
     studio.shop.blobs.put_bytes(&sidecar, serde_json::to_vec(&said).unwrap().into()).await.unwrap();
     let run = studio.submit_input(&images(100), Input::Upload("notes".into())).await;
     assert_eq!(studio.ended(&run).await.state, RunState::Failed);
@@ -183,8 +187,93 @@ async fn an_input_that_was_no_media_goes() {
     studio.close().await;
 }
 
-fn sha256_of(text: &str) -> String {
-    sha2::Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+fn sha256_of(bytes: impl AsRef<[u8]>) -> String {
+    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A picture that was uploaded, and where its bytes and its sidecar lie.
+async fn uploaded(studio: &Studio, id: &str) -> [String; 2] {
+    let keys = [keys::upload("", id).unwrap(), keys::upload_sidecar("", id).unwrap()];
+    let picture = std::fs::read(photo(studio)).unwrap();
+    let said = CompletedUpload {
+        bytes: picture.len() as u64,
+        sha256: sha256_of(&picture),
+        name: None,
+        infected: None,
+    };
+    studio.shop.blobs.put_bytes(&keys[0], picture.into()).await.unwrap();
+    studio.shop.blobs.put_bytes(&keys[1], serde_json::to_vec(&said).unwrap().into()).await.unwrap();
+    keys
+}
+
+/// As if it had been stored so long ago that an upload has expired.
+fn age(studio: &Studio, key: &str) {
+    let path = studio.shop.blobs.local_path(key).unwrap();
+    let long_ago = std::time::SystemTime::now() - studio.shop.keep_uploads - Duration::from_hours(1);
+    std::fs::File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+}
+
+async fn are_there(studio: &Studio, keys: &[String; 2]) -> [bool; 2] {
+    let exists = async |key: &String| studio.shop.blobs.exists(key).await.unwrap();
+    [exists(&keys[0]).await, exists(&keys[1]).await]
+}
+
+async fn an_upload_that_a_run_waits_for_does_not_expire() {
+    let studio = Studio::tuned(|_| ()).await;
+    let (wanted, unwanted) = (uploaded(&studio, "wanted").await, uploaded(&studio, "unwanted").await);
+    studio.queue.pause(&Pausable::Kind("ingest".into())).await.unwrap();
+    let run = studio.submit_input(&images(100), Input::Upload("wanted".into())).await;
+    for key in wanted.iter().chain(&unwanted) {
+        age(&studio, key);
+    }
+
+    sweep(&studio).await;
+
+    assert_eq!(are_there(&studio, &unwanted).await, [false, false]);
+    assert_eq!(are_there(&studio, &wanted).await, [true, true], "an accepted run waits for it");
+    studio.queue.resume(&Pausable::Kind("ingest".into())).await.unwrap();
+    assert_succeeded(&studio, &run).await;
+    sweep(&studio).await;
+    assert_eq!(are_there(&studio, &wanted).await, [false, false], "the run has its own copy");
+    studio.close().await;
+}
+
+async fn an_upload_goes_as_a_whole_by_the_age_of_its_completion() {
+    let studio = Studio::tuned(|_| ()).await;
+    let (young, torn) = (uploaded(&studio, "young").await, uploaded(&studio, "torn").await);
+    age(&studio, &young[0]);
+    age(&studio, &torn[0]);
+    // A removal that was cut short: nobody finds it, and its bytes are still there.
+    studio.shop.blobs.delete(&torn[1]).await.unwrap();
+
+    sweep(&studio).await;
+
+    assert_eq!(are_there(&studio, &young).await, [true, true], "it was completed just now");
+    assert_eq!(are_there(&studio, &torn).await, [false, false]);
+    age(&studio, &young[1]);
+    sweep(&studio).await;
+    assert_eq!(are_there(&studio, &young).await, [false, false]);
+    studio.close().await;
+}
+
+async fn an_upload_that_has_expired_is_no_input() {
+    let studio = Studio::tuned(|_| ()).await;
+    let keys = uploaded(&studio, "late").await;
+    let recipes = Recipes::built_in();
+    let asked = || {
+        let input = Input::Upload("late".into());
+        RunRequest::new("image", input).into_submission("", &recipes, &studio.shop)
+    };
+    assert!(asked().await.is_ok());
+
+    keys.iter().for_each(|key| age(&studio, key));
+
+    let refused = asked().await.unwrap_err();
+    assert!(
+        matches!(&refused, NoSubmission::Impossible(faults) if faults[0].path == "input.upload"),
+        "{refused:?}"
+    );
+    studio.close().await;
 }
 
 async fn segments_that_were_swept_away_are_made_again_by_a_retry() {

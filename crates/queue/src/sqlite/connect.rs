@@ -102,7 +102,7 @@ pub(super) async fn off_the_runtime<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(QueueError::unexpected)?
 }
 
-fn open_file(path: &Path, flags: OpenFlags) -> Result<Connection> {
+pub(super) fn open_file(path: &Path, flags: OpenFlags) -> Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection =
         Connection::open_with_flags(path, flags).map_err(|error| match error.sqlite_error_code() {

@@ -175,8 +175,13 @@ impl PostgresServer {
         self.0.port
     }
 
+    /// One of those that come with the server.
+    pub(crate) fn program(&self, name: &str) -> Command {
+        Command::new(self.0.bin.join(name))
+    }
+
     pub(crate) fn psql(&self, database: &str, sql: &str) -> std::process::Output {
-        Command::new(self.0.bin.join("psql"))
+        self.program("psql")
             .args(["-h", "127.0.0.1", "-p", &self.0.port.to_string(), "-U", "postgres", "-d", database])
             .args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql])
             .output()
@@ -185,7 +190,8 @@ impl PostgresServer {
 
     /// The schema of a database as `pg_dump` tells it, without what varies between runs.
     pub(crate) fn dump_schema(&self, url: &str) -> String {
-        let dump = Command::new(self.0.bin.join("pg_dump"))
+        let dump = self
+            .program("pg_dump")
             .args(["--schema-only", "--no-owner", "--no-privileges", "--schema=telecine", "-d", url])
             .output()
             .expect("pg_dump runs");

@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 
 use super::jobs::{refuse_own_kind, require_name};
 use crate::app::App;
-use crate::caller::{Caller, Scope};
+use crate::caller::{Caller, Scope, Standing};
 use crate::extract::{Json, Path};
 use crate::problem::{Code, Problem, ProblemDocument};
 use crate::remote::{ClaimToken, News, Taken, Wanted, gone};
@@ -91,6 +91,7 @@ struct ClaimShown {
 async fn claim(
     State(app): State<Arc<App>>,
     caller: Caller,
+    standing: Standing,
     Json(asked): Json<ClaimAsked>,
 ) -> Result<Response, Problem> {
     require_operator(&caller)?;
@@ -98,7 +99,8 @@ async fn claim(
     let wanted = wanted(asked)?;
     let secret = app.remote.secret().await?;
     let lease_ms = u64::try_from(wanted.lease.as_millis()).unwrap_or(MAX_LEASE_MS);
-    let Some(job) = wait_for_one(&app, &wanted, wait).await?.and_then(Taken::send) else {
+    let Some(job) = wait_for_one(&app, &wanted, wait, (&standing, &caller)).await?.and_then(Taken::send)
+    else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let token = ClaimToken {
@@ -157,8 +159,13 @@ fn bounded(path: &str, value: u64, least: u64, most: u64) -> Result<u64, Problem
     }
 }
 
-/// Looks at once, whenever something became ready, and every second.
-async fn wait_for_one(app: &App, wanted: &Wanted, wait: Duration) -> Result<Option<Taken>, Problem> {
+/// Looks at once, whenever something became ready, and every second, for as long as the caller may.
+async fn wait_for_one(
+    app: &App,
+    wanted: &Wanted,
+    wait: Duration,
+    (standing, caller): (&Standing, &Caller),
+) -> Result<Option<Taken>, Problem> {
     let until = Instant::now() + wait;
     let mut wakes = app.queue().wakes();
     loop {
@@ -174,6 +181,9 @@ async fn wait_for_one(app: &App, wanted: &Wanted, wait: Duration) -> Result<Opti
         }
         if Instant::now() >= until {
             return Ok(None);
+        }
+        if !standing.holds(app, caller).await {
+            return Err(Problem::new(Code::Unauthorized, "the key is not valid any more"));
         }
     }
 }

@@ -19,7 +19,7 @@ use utoipa_axum::routes;
 
 use super::runs::run_of;
 use crate::app::App;
-use crate::caller::{Caller, Scope};
+use crate::caller::{Caller, Scope, Standing};
 use crate::extract::{Path, Query};
 use crate::hub::EventShown;
 use crate::problem::{Problem, ProblemDocument};
@@ -39,7 +39,7 @@ struct OfRun {
     /// Goes on after this event, for who cannot send the header.
     #[param(pattern = "^[0-9]{1,18}$")]
     last_event_id: Option<String>,
-    /// Goes on after the run has ended: it may be retried.
+    /// Goes on after the run has ended: it may be retried. Ends when it is deleted.
     #[serde(default)]
     follow: bool,
 }
@@ -65,6 +65,7 @@ struct OfRun {
 async fn of_run(
     State(app): State<Arc<App>>,
     caller: Caller,
+    standing: Standing,
     headers: HeaderMap,
     Path(id): Path<String>,
     Query(OfRun { last_event_id, follow }): Query<OfRun>,
@@ -83,7 +84,7 @@ async fn of_run(
         true => Ok(StatusCode::NO_CONTENT.into_response()),
         false => {
             let events = stream::unfold(watch, async |mut watch| Some((watch.next().await?, watch)));
-            Ok(sent(&app, events))
+            Ok(sent(&app, standing.lost(Arc::clone(&app), caller), events))
         }
     }
 }
@@ -115,6 +116,7 @@ struct OfAll {
 async fn of_all(
     State(app): State<Arc<App>>,
     caller: Caller,
+    standing: Standing,
     headers: HeaderMap,
     Query(OfAll { last_event_id, tenant }): Query<OfAll>,
 ) -> Result<Response, Problem> {
@@ -136,7 +138,7 @@ async fn of_all(
         error => error.into(),
     })?;
     let events = stream::unfold(watch, async |mut watch| Some((watch.next().await?, watch)));
-    Ok(sent(&app, events))
+    Ok(sent(&app, standing.lost(Arc::clone(&app), caller), events))
 }
 
 /// Who comes back sends the header, and the query as it was at first.
@@ -146,9 +148,15 @@ fn last_event(headers: &HeaderMap, asked: Option<String>) -> Option<String> {
     header.filter(|last| !last.is_empty()).or(asked)
 }
 
-fn sent(app: &App, events: impl Stream<Item = Sent> + Send + 'static) -> Response {
+/// Until the events end, or whoever hears them may not any more.
+fn sent(
+    app: &App,
+    forbidden: impl Future<Output = ()> + Send + 'static,
+    events: impl Stream<Item = Sent> + Send + 'static,
+) -> Response {
     use futures_util::StreamExt;
 
+    let events = events.take_until(Box::pin(forbidden));
     let keep_alive = KeepAlive::new().interval(app.options.event_keep_alive).text("");
     let mut response = Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(keep_alive).into_response();
     let headers = response.headers_mut();

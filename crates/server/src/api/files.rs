@@ -2,6 +2,7 @@
 
 pub(super) mod kind;
 mod range;
+mod rounds;
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use futures_util::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use moka::future::Cache;
 use telecine_pipeline::records::StoredFile;
-use telecine_pipeline::{Shelf, StoreError, live_playlist};
-use telecine_queue::{Run, RunId};
+use telecine_pipeline::{LiveFilm, Shelf, StoreError, live_film, live_name};
+use telecine_queue::{QueueError, Run, RunId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -25,6 +26,7 @@ use crate::extract::Path;
 use crate::problem::{Code, Problem, ProblemDocument};
 use kind::Kind;
 use range::{Wanted, wanted};
+use rounds::Rounds;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(get))
@@ -95,7 +97,12 @@ pub(super) async fn answer(
 /// Names of files that were looked up a moment ago: the records of a film of hours are megabytes, and a player asks for
 /// thousands of segments.
 #[derive(Debug)]
-pub(crate) struct Shelves(Cache<RunId, Arc<Shelf>>);
+pub(crate) struct Shelves {
+    known: Cache<RunId, Arc<Shelf>>,
+    /// Of runs that go on, and of their films by their steps: many players ask at the same moment.
+    read: Rounds<RunId, Arc<Shelf>>,
+    films: Rounds<(RunId, String), Option<Arc<LiveFilm>>>,
+}
 
 enum Found {
     Stored(StoredFile),
@@ -105,11 +112,12 @@ enum Found {
 impl Shelves {
     pub(crate) fn new() -> Self {
         let weigher = |_: &RunId, shelf: &Arc<Shelf>| u32::try_from(shelf.len() + 1).unwrap_or(u32::MAX);
-        Self(Cache::builder().max_capacity(MOST_NAMES).weigher(weigher).build())
+        let known = Cache::builder().max_capacity(MOST_NAMES).weigher(weigher).build();
+        Self { known, read: Rounds::new(), films: Rounds::new() }
     }
 
     async fn find(&self, app: &App, run: &Run, path: &str) -> Result<Found, Problem> {
-        let known = self.0.get(&run.id).await.filter(|shelf| shelf.is_of(run));
+        let known = self.known.get(&run.id).await.filter(|shelf| shelf.is_of(run));
         // Of a run that goes on, only what can never be other than it was.
         let is_certain = |file: &&StoredFile| run.finished_at.is_some() || file.is_named_by_content();
         if let Some(file) = known.as_ref().and_then(|shelf| shelf.get(path)).filter(is_certain) {
@@ -119,13 +127,24 @@ impl Shelves {
         if known.is_some() && run.finished_at.is_some() {
             return Err(no_such_file());
         }
-        let shelf = Arc::new(Shelf::read(app.queue(), run).await?);
-        self.0.insert(run.id.clone(), Arc::clone(&shelf)).await;
-        if let Some(file) = shelf.get(path) {
+        if let Some(file) = self.read(app, run).await?.get(path) {
             return Ok(Found::Stored(file.clone()));
         }
-        let playlist = live_playlist(app.queue(), run, path).await?;
-        playlist.map(Found::Playlist).ok_or_else(no_such_file)
+        let (step, rendition) = live_name(run, path).ok_or_else(no_such_file)?;
+        let read = async { live_film(app.queue(), &run.id, step).await.map(|film| film.map(Arc::new)) };
+        let film = self.films.ask((run.id.clone(), step.to_owned()), read).await?;
+        film.and_then(|film| film.rendered(rendition)).map(Found::Playlist).ok_or_else(no_such_file)
+    }
+
+    async fn read(&self, app: &App, run: &Run) -> Result<Arc<Shelf>, QueueError> {
+        let read = async || Shelf::read(app.queue(), run).await.map(Arc::new);
+        let mut shelf = self.read.ask(run.id.clone(), read()).await?;
+        // Whoever read for all may have seen the run before it ended, or was retried.
+        if !shelf.is_of(run) {
+            shelf = read().await?;
+        }
+        self.known.insert(run.id.clone(), Arc::clone(&shelf)).await;
+        Ok(shelf)
     }
 }
 

@@ -8,7 +8,6 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use telecine_pipeline::{Failed, Input, NoSubmission, Outlook, RunRequest, look_ahead};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -19,6 +18,7 @@ use crate::app::App;
 use crate::caller::{Caller, Scope};
 use crate::extract::Json;
 use crate::problem::{Code, Mistake, Problem, ProblemDocument};
+use crate::turns::Turns;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(plan))
@@ -32,11 +32,11 @@ const DONE_WITHIN: Duration = Duration::from_secs(60);
 
 /// Turns of those who want to look ahead.
 #[derive(Debug)]
-pub(crate) struct Looks(Semaphore);
+pub(crate) struct Looks(Turns);
 
 impl Looks {
     pub(crate) fn new() -> Self {
-        Self(Semaphore::new(SLOTS))
+        Self(Turns::of(SLOTS))
     }
 }
 
@@ -108,9 +108,8 @@ async fn plan(
     request.require_well_formed().map_err(refused)?;
     let recipe =
         request.chosen_recipe(&app.recipes).map_err(|faults| refused(NoSubmission::Impossible(faults)))?;
-    let turn = tokio::time::timeout(TURN_WITHIN, app.looks.0.acquire()).await;
-    let Ok(Ok(_turn)) = turn else {
-        let detail = "others look at inputs of theirs; try again";
+    let Some(_turn) = app.looks.0.take(&caller.tenant, TURN_WITHIN).await else {
+        let detail = "too many look at inputs at the same time; try again";
         return Err(Problem::new(Code::Busy, detail).retry_after(Duration::from_secs(5)));
     };
     // Ends the programs however this ends.

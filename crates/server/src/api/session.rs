@@ -53,7 +53,7 @@ impl SessionShown {
     }
 }
 
-/// Exchanges a key for a cookie that lasts a week, or until the key is revoked.
+/// Exchanges a key for a cookie that lasts a week, until the key is revoked, or until the key has begun 32 others.
 #[utoipa::path(
     post, path = "/v1/session", tag = "session", request_body = BeginSession, security(()),
     responses(
@@ -102,7 +102,7 @@ async fn show(caller: Caller) -> Json<SessionShown> {
     )
 )]
 async fn end(State(app): State<Arc<App>>, _: Caller, headers: HeaderMap) -> Result<Response, Problem> {
-    if let Some(text) = sessions::text_in(&headers) {
+    if let Some(text) = sessions::text_in(&headers, is_https(&app, &headers)) {
         sessions::end(app.queue(), text).await?;
         app.known.forget(text).await;
     }
@@ -111,6 +111,5 @@ async fn end(State(app): State<Arc<App>>, _: Caller, headers: HeaderMap) -> Resu
 }
 
 fn is_https(app: &App, headers: &HeaderMap) -> bool {
-    let is_public = app.options.public_url.as_deref().is_some_and(|url| url.starts_with("https://"));
-    is_public || headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https")
+    sessions::is_https(app.options.public_url.as_deref(), headers)
 }

@@ -1,15 +1,17 @@
 //! `POST /v1/transcode`: one small file in, one file out, in one request.
 //!
 //! ```text
-//!   body ──► a slot, or `busy` ──► a studio of its own: database, store, scratch, worker ──► the one file
+//!   body ──► a file ──► a slot, or `busy` ──► a studio of its own: database, store, scratch, worker ──► the one file
 //! ```
 //! It goes the way of every run, by the same recipes and kinds, but not through the shared queue: nothing that waits
-//! there delays it, and it takes nothing away from what runs there but the processor's time.
+//! there delays it, and it takes nothing away from what runs there but the processor's time. A slot is taken when the body is
+//! there: who sends slowly holds up nobody.
 
 mod studio;
 mod wanted;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,8 +21,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, header};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use telecine_pipeline::{Failed, NoRecipe, Recipe};
-use tokio::sync::Semaphore;
+use telecine_pipeline::{Failed, JobFolder, NoRecipe, Recipe};
 use tokio::time::Instant;
 use tokio_util::io::ReaderStream;
 use tokio_util::sync::CancellationToken;
@@ -29,11 +30,14 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::files::kind::Kind;
-use super::uploads::{FileBytes, FileForm, form};
+use super::uploads::form::{self, Came};
+use super::uploads::receive::{Sink, unwritable};
+use super::uploads::{FileBytes, FileForm};
 use crate::app::App;
 use crate::caller::{Caller, Scope};
 use crate::extract::Query;
 use crate::problem::{Code, Mistake, Problem, ProblemDocument};
+use crate::turns::Turns;
 use studio::{Made, Studio};
 use wanted::Wanted;
 
@@ -58,14 +62,16 @@ impl Default for TranscodeOptions {
 #[derive(Debug)]
 pub(crate) struct Bench {
     options: TranscodeOptions,
-    slots: Arc<Semaphore>,
+    slots: Turns,
+    /// Bodies that arrive or wait for a slot: each is a file as large as is allowed.
+    arrivals: Turns,
     idle: Mutex<Vec<Studio>>,
 }
 
 impl Bench {
     pub(crate) fn new(options: TranscodeOptions) -> Self {
-        let slots = Arc::new(Semaphore::new(options.slots));
-        Self { options, slots, idle: Mutex::default() }
+        let arrivals = Turns::of(options.slots.saturating_mul(ARRIVALS_PER_SLOT));
+        Self { options, slots: Turns::of(options.slots), arrivals, idle: Mutex::default() }
     }
 
     async fn studio(&self, app: &App) -> Result<Studio, Problem> {
@@ -101,6 +107,9 @@ impl Bench {
 }
 
 const SLOT_WITHIN: Duration = Duration::from_millis(500);
+const ARRIVALS_PER_SLOT: usize = 16;
+/// What the body is called in its folder.
+const BODY: &str = "body";
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(transcode))
@@ -129,7 +138,8 @@ struct MadeBytes(Vec<u8>);
 
 /// Processes a small file while the caller waits, and answers with one file that the recipe makes of it.
 ///
-/// It has slots of its own: what waits in the queue does not delay it. Where all of them are taken it says so at once.
+/// It has slots of its own: what waits in the queue does not delay it. Where all of them are taken when the file
+/// has arrived, it says so at once. A tenant has at most all but one of them.
 #[utoipa::path(
     post, path = "/v1/transcode", tag = "transcode", operation_id = "transcode",
     params(TranscodeQuery),
@@ -154,17 +164,18 @@ async fn transcode(
     let wanted = Wanted::of(&recipe, query.output.as_deref())?;
     form::require_file(request.headers())?;
     let until = Instant::now() + app.bench.options.within;
+    let arrival = app.bench.arrivals.take(&caller.tenant, SLOT_WITHIN).await.ok_or_else(busy)?;
+    let arriving = Arrived::of(&app, request);
+    let arrived = tokio::time::timeout_at(until, arriving).await.unwrap_or_else(|_| Err(timed_out()))?;
     // A moment of patience: an answer is sent before its slot is tidied up.
-    let slot = tokio::time::timeout(SLOT_WITHIN, Arc::clone(&app.bench.slots).acquire_owned()).await;
-    let slot = slot.ok().and_then(Result::ok).ok_or_else(busy)?;
+    let slot = app.bench.slots.take(&caller.tenant, SLOT_WITHIN).await.ok_or_else(busy)?;
     // A client that goes away drops this function, and with it the guard.
     let gone = CancellationToken::new();
     let _guard = gone.clone().drop_guard();
     let making = tokio::spawn(async move {
         let studio = app.bench.studio(&app).await?;
-        let job =
-            Order { tenant: caller.tenant, wanted, max_bytes: app.bench.options.max_bytes, until, gone };
-        let made = studio.make(job, request).await;
+        let made = studio.make(Order { tenant: caller.tenant, arrived, wanted, until, gone }).await;
+        drop(arrival);
         // The answer need not wait for it, the next one for this slot has to.
         tokio::spawn(async move {
             app.bench.leave(studio, &app.stopping).await;
@@ -183,11 +194,31 @@ async fn transcode(
 #[derive(Debug)]
 struct Order {
     tenant: String,
+    arrived: Arrived,
     wanted: Wanted,
-    max_bytes: u64,
     until: Instant,
     /// Cancelled when nobody waits for it any more.
     gone: CancellationToken,
+}
+
+/// A body that is on the disk, and gone when it is dropped.
+#[derive(Debug)]
+struct Arrived {
+    folder: JobFolder,
+    came: Came,
+}
+
+impl Arrived {
+    async fn of(app: &App, request: Request) -> Result<Self, Problem> {
+        let folder = app.shop.scratch.job().map_err(|error| unwritable(&error))?;
+        let file = std::fs::File::create_new(folder.path().join(BODY)).map_err(|error| unwritable(&error))?;
+        let came = form::take(request, &mut Sink::new(Arc::new(file)), app.bench.options.max_bytes).await?;
+        Ok(Self { folder, came })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join(BODY)
+    }
 }
 
 fn chosen_recipe(app: &App, query: &TranscodeQuery) -> Result<Recipe, Problem> {
@@ -234,6 +265,9 @@ fn failed(error: &Failed) -> Problem {
             Problem::new(Code::StorageFull, "there is no room for the work at the moment; try again later")
         }
         "timeout" | "stalled" => timed_out(),
+        "scan_unavailable" => {
+            Problem::new(Code::ScanUnavailable, &error.message).retry_after(Duration::from_secs(5))
+        }
         "io_failed"
         | "killed"
         | "poison"

@@ -31,9 +31,11 @@ pub(super) fn of(code: Code) -> &'static str {
         Code::HeadersTooLarge => "The address and the headers together are larger than what is allowed.",
         Code::UnsupportedMediaType => "The `Content-Type` is none that this operation takes.",
         Code::RateLimited => {
-            "This key, or this address without a key, asks too often. Wait as long as `Retry-After` says."
+            "This key, or this address without a key, asks too often, or has too many requests under way at once. Wait as long as `Retry-After` says."
         }
-        Code::RequestTimeout => "The request stood still for too long before it had arrived. Send it again.",
+        Code::RequestTimeout => {
+            "The request stood still, or took too long, before it had arrived. Send it again."
+        }
         Code::ChecksumMismatch => {
             "The bytes that arrived do not have the hash that was told. They were dropped; send them again."
         }
@@ -53,7 +55,7 @@ pub(super) fn of(code: Code) -> &'static str {
         }
         Code::ScanUnavailable => "No virus scanner is configured, or it does not answer.",
         Code::Busy => {
-            "All slots for synchronous work are taken. Wait as long as `Retry-After` says, or submit a run instead."
+            "All slots for synchronous work, or all connections, are taken. Wait as long as `Retry-After` says, or submit a run instead."
         }
         Code::Timeout => {
             "The work did not end within the time that a synchronous request has. Submit a run instead."

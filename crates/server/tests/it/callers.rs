@@ -21,9 +21,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("callers::no_public_address_without_a_key", no_public_address_without_a_key),
         trial("callers::a_session_is_a_cookie_that_only_our_pages_can_use", a_session_is_a_cookie),
         trial("callers::a_session_ends_with_its_key", a_session_ends_with_its_key),
+        trial("callers::a_key_has_only_so_many_sessions", a_key_has_only_so_many_sessions),
+        trial("callers::over_https_a_cookie_is_of_this_host_alone", a_cookie_is_of_this_host_alone),
         trial("callers::other_sites_cannot_begin_a_session", other_sites_cannot_begin_a_session),
         trial("callers::one_key_that_asks_too_often_is_slowed_down_alone", one_key_is_slowed_down),
         trial("callers::without_a_key_an_address_is_slowed_down", an_address_is_slowed_down),
+        trial("callers::a_wrong_key_that_is_sent_again_costs_as_much", a_wrong_key_sent_again_costs),
         trial("callers::other_origins_are_let_in_by_name_alone", other_origins_by_name),
     ]
 }
@@ -239,6 +242,51 @@ async fn a_session_ends_with_its_key() {
     served.stop().await;
 }
 
+async fn a_key_has_only_so_many_sessions() {
+    let served = strict().await;
+    let (_, text) = served.key("acme", &[Scope::Read]).await;
+    let (_, of_other) = served.key("acme", &[Scope::Read]).await;
+    let begin = async |key: &str| {
+        let begun = served.post("/v1/session").json(&json!({"key": key})).send().await.unwrap();
+        assert_eq!(begun.status(), 201);
+        begun.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned()
+    };
+    let (other, first) = (begin(&of_other).await, begin(&text).await);
+
+    let mut last = String::new();
+    for _ in 0..40 {
+        last = begin(&text).await;
+    }
+
+    let status = async |cookie: &str| {
+        served.get("/v1/session").header("cookie", cookie).send().await.unwrap().status()
+    };
+    assert!(served.queue.entries("session", None, 100).await.unwrap().len() <= 33);
+    assert_eq!(status(&first).await, 401, "the oldest gave way");
+    assert_eq!((status(&last).await.as_u16(), status(&other).await.as_u16()), (200, 200));
+    served.stop().await;
+}
+
+async fn a_cookie_is_of_this_host_alone() {
+    let served = strict().await;
+    let (_, text) = served.key("acme", &[Scope::Read]).await;
+    let begin = served.post("/v1/session").header("x-forwarded-proto", "https");
+    let begun = begin.json(&json!({"key": text})).send().await.unwrap();
+    let cookie = begun.headers()["set-cookie"].to_str().unwrap().to_owned();
+    assert!(cookie.starts_with("__Host-telecine_session=ts_") && cookie.ends_with("; Secure"), "{cookie}");
+    let pair = cookie.split(';').next().unwrap();
+
+    let status = async |cookie: &str| {
+        let ask = served.get("/v1/session").header("x-forwarded-proto", "https").header("cookie", cookie);
+        ask.send().await.unwrap().status().as_u16()
+    };
+
+    assert_eq!(status(pair).await, 200);
+    // Another host of the same domain can set a cookie of any other name here.
+    assert_eq!(status(pair.strip_prefix("__Host-").unwrap()).await, 401);
+    served.stop().await;
+}
+
 async fn other_sites_cannot_begin_a_session() {
     let served = Served::start().await;
     let (_, text) = served.key("acme", &[Scope::Read]).await;
@@ -284,7 +332,7 @@ async fn an_address_is_slowed_down() {
     .await;
 
     served.until(async || served.get("/v1/recipes").send().await.unwrap().status() == 429).await;
-    // Another key each time: of one that is known to be none nobody has to look again.
+    // Another key each time: each costs a look.
     let mut guesses = 0;
     served
         .until(async || {
@@ -296,6 +344,22 @@ async fn an_address_is_slowed_down() {
     for _ in 0..50 {
         assert_eq!(served.get("/health/live").send().await.unwrap().status(), 200, "it must always be told");
     }
+    served.stop().await;
+}
+
+async fn a_wrong_key_sent_again_costs() {
+    let served = Served::with(|_, options| {
+        options.trust_loopback = false;
+        options.requests_per_second = 1;
+    })
+    .await;
+    let ask = || served.get("/v1/recipes").bearer_auth("tk_a_b").send();
+    assert_eq!(ask().await.unwrap().status(), 401);
+
+    let flood = futures_util::future::join_all((0..60).map(|_| ask())).await;
+
+    let slowed = flood.into_iter().filter(|answer| answer.as_ref().unwrap().status() == 429).count();
+    assert!(slowed > 0, "that it is none was known, and nobody was charged");
     served.stop().await;
 }
 
@@ -316,7 +380,10 @@ async fn other_origins_by_name() {
     let allowed = asks(&open, "https://app.example").await.unwrap();
     assert_eq!(allowed.status(), 204);
     assert_eq!(allowed.headers()["access-control-allow-origin"], "https://app.example");
-    assert!(allowed.headers()["access-control-allow-headers"].to_str().unwrap().contains("authorization"));
+    let headers = allowed.headers()["access-control-allow-headers"].to_str().unwrap();
+    for needed in ["authorization", "range", "if-range", "last-event-id"] {
+        assert!(headers.split(", ").any(|header| header == needed), "{needed}: {headers}");
+    }
     assert!(!allowed.headers().contains_key("access-control-allow-credentials"));
     for origin in ["https://app.example.evil", "https://APP.example", "null"] {
         let refused = asks(&open, origin).await.unwrap();

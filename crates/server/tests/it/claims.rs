@@ -8,7 +8,7 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use telecine_queue::{AttemptOutcome, JobId, JobState, NewJob, Timestamp};
-use telecine_server::Scope;
+use telecine_server::{Scope, keys};
 
 use crate::operations::body;
 use crate::support::{PATIENCE, Served, problem, trial};
@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("claims::a_claim_waits_for_a_job_to_come", a_claim_waits_for_a_job_to_come),
         trial("claims::only_an_operator_claims", only_an_operator_claims),
         trial("claims::an_empty_wait_leaves_nothing_behind", an_empty_wait_leaves_nothing_behind),
+        trial("claims::a_revoked_key_waits_no_longer", a_revoked_key_waits_no_longer),
         trial("claims::every_outcome_means_what_it_says", every_outcome_means_what_it_says),
         trial("claims::a_silent_claim_is_lost_to_another", a_silent_claim_is_lost_to_another),
         trial("claims::a_late_beat_goes_on_if_nobody_took_the_job", a_late_beat_goes_on),
@@ -145,6 +146,20 @@ async fn an_empty_wait_leaves_nothing_behind() {
     }
 
     assert_eq!(remote_rows(&served).await, 0);
+    served.stop().await;
+}
+
+async fn a_revoked_key_waits_no_longer() {
+    let served = Served::with(|_, options| options.trust_loopback = false).await;
+    let (key, text) = served.key("", &[Scope::Work]).await;
+    let asked = json!({"kinds": ["far_away"], "wait_ms": 30_000});
+    let waiting = tokio::spawn(served.post("/v1/claims").bearer_auth(&text).json(&asked).send());
+    served.until(async || served.server.connections() > 0).await;
+
+    keys::revoke(served.queue.as_ref(), &key.id).await.unwrap().unwrap();
+
+    let answer = waiting.await.unwrap().unwrap();
+    assert_eq!(problem(answer).await["code"], "unauthorized");
     served.stop().await;
 }
 

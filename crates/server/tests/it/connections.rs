@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use reqwest::Client;
+use telecine_server::Scope;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -14,11 +15,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("connections::a_server_answers_and_stops", a_server_answers_and_stops),
         trial("connections::headers_that_do_not_come_end_the_connection", headers_that_do_not_come),
         trial("connections::a_body_that_stands_still_is_told_so", a_body_that_stands_still),
+        trial("connections::a_body_that_drips_has_an_end", a_body_that_drips),
+        trial("connections::one_key_has_a_part_of_all_connections", one_key_has_a_part),
+        trial("connections::one_address_without_a_key_has_a_part_of_all_connections", one_address_has_a_part),
         trial("connections::headers_that_are_too_large_are_refused", headers_that_are_too_large),
         trial("connections::ten_gigabytes_are_refused_without_being_read", ten_gigabytes),
         trial("connections::a_body_without_a_length_is_bounded_too", a_body_without_a_length),
         trial("connections::half_open_ones_give_way_to_a_client_with_a_request", half_open_ones_give_way),
-        trial("connections::one_too_many_is_told_so_when_all_are_at_a_request", one_too_many),
+        trial("connections::one_too_many_is_told_so_and_health_is_told_all_the_same", one_too_many),
         trial("connections::two_thousand_half_open_ones_slow_nobody_down", two_thousand_half_open),
         trial("connections::what_is_no_http_does_no_harm", what_is_no_http),
         trial("connections::a_request_under_way_is_finished_before_the_server_stops", a_request_under_way),
@@ -76,6 +80,82 @@ async fn a_body_that_stands_still() {
 
     let answer = ends(&mut halfway).await;
     assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("request_timeout"), "{answer}");
+    served.stop().await;
+}
+
+/// The beginning of a request whose body is longer than what is sent of it.
+const BEGUN: &str = "POST /v1/session HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 200000\r\n\r\n{";
+
+async fn a_body_that_drips() {
+    let served = Served::with(|_, options| options.json_within = Duration::from_millis(500)).await;
+    let mut dripping = connect(&served).await;
+    dripping.write_all(BEGUN.as_bytes()).await.unwrap();
+    let (mut read, mut write) = dripping.split();
+
+    let drip = async {
+        while write.write_all(b" ").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let mut answer = [0; 12];
+    let answered = tokio::time::timeout(PATIENCE, read.read_exact(&mut answer));
+    tokio::select! {
+        answered = answered => answered.expect("it is not waited for").unwrap(),
+        () = drip => panic!("it is cut off without a word"),
+    };
+
+    assert_eq!(&answer, b"HTTP/1.1 408");
+    drop(dripping);
+    served.stop().await;
+}
+
+async fn one_key_has_a_part() {
+    let served = Served::with(|_, options| {
+        options.trust_loopback = false;
+        options.max_connections = 16;
+    })
+    .await;
+    let (_, loud) = served.key("loud", &[Scope::Read]).await;
+    let (_, quiet) = served.key("quiet", &[Scope::Read]).await;
+    let watch = |key: &str| served.get("/v1/events").bearer_auth(key).send();
+    let mut streams = Vec::new();
+    for _ in 0..4 {
+        streams.push(watch(&loud).await.unwrap());
+    }
+
+    let fifth = watch(&loud).await.unwrap();
+
+    assert!(streams.iter().all(|stream| stream.status() == 200));
+    assert_eq!(fifth.headers()["retry-after"], "1");
+    assert_eq!(problem(fifth).await["code"], "rate_limited");
+    assert_eq!(watch(&quiet).await.unwrap().status(), 200);
+    streams.pop();
+    served.until(async || watch(&loud).await.unwrap().status() == 200).await;
+    drop(streams);
+    served.stop().await;
+}
+
+async fn one_address_has_a_part() {
+    let served = Served::with(|_, options| {
+        options.trust_loopback = false;
+        options.max_connections = 16;
+    })
+    .await;
+    let (_, key) = served.key("acme", &[Scope::Read]).await;
+    let mut begun = Vec::new();
+    for _ in 0..10 {
+        let mut stream = connect(&served).await;
+        stream.write_all(BEGUN.as_bytes()).await.unwrap();
+        begun.push(stream);
+    }
+
+    let keyless = async || served.get("/v1/recipes").send().await.unwrap();
+    served.until(async || keyless().await.status() == 429).await;
+
+    assert_eq!(served.get("/v1/recipes").bearer_auth(key).send().await.unwrap().status(), 200);
+    assert_eq!(served.get("/health/live").send().await.unwrap().status(), 200);
+    drop(begun);
+    served.until(async || keyless().await.status() == 401).await;
     served.stop().await;
 }
 
@@ -173,10 +253,12 @@ async fn one_too_many() {
     let streams =
         [served.get("/v1/events").send().await.unwrap(), served.get("/v1/events").send().await.unwrap()];
 
-    let refused = one_shot().get(served.url("/health/live")).send().await.unwrap();
+    let refused = one_shot().get(served.url("/v1/recipes")).send().await.unwrap();
+    let live = one_shot().get(served.url("/health/live")).send().await.unwrap();
 
     assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (503, &"1".parse().unwrap()));
-    assert_eq!(refused.json::<serde_json::Value>().await.unwrap()["code"], "busy");
+    assert_eq!(problem(refused).await["code"], "busy");
+    assert_eq!((live.status().as_u16(), &live.headers()["connection"]), (200, &"close".parse().unwrap()));
     drop(streams);
     served.until(async || served.server.connections() < 2).await;
     assert_eq!(served.get("/health/live").send().await.unwrap().status(), 200);

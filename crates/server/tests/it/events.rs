@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use reqwest::Response;
+use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 use telecine_pipeline::{Input, Recipes, Submission, submit};
 use telecine_queue::testing::{Faults, faulty};
 use telecine_queue::{Pausable, Queue, RunId};
+use telecine_server::{Scope, keys};
 
 use crate::clips;
 use crate::postgres_server::PostgresServer;
@@ -34,6 +35,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("events::tenants_hear_of_their_own_runs", tenants_hear_of_their_own_runs),
         trial("events::silence_is_kept_alive", silence_is_kept_alive),
         trial("events::streams_end_with_the_server", streams_end_with_the_server),
+        trial("events::a_revoked_key_hears_no_more", a_revoked_key_hears_no_more),
+        trial("events::a_session_that_ended_hears_no_more", a_session_that_ended_hears_no_more),
+        trial("events::who_follows_a_run_that_is_deleted_is_let_go", who_follows_a_deleted_run_is_let_go),
         trial("events::a_place_that_is_none_is_refused", a_place_that_is_none_is_refused),
     ]
 }
@@ -55,12 +59,16 @@ pub(crate) struct Events {
 
 impl Events {
     pub(crate) async fn open(served: &Served, path: &str, last: Option<&str>) -> Self {
-        let mut request = served.get(path);
+        Self::by(served.get(path), last).await
+    }
+
+    /// By whatever the request shows.
+    async fn by(mut request: RequestBuilder, last: Option<&str>) -> Self {
         if let Some(last) = last {
             request = request.header("Last-Event-ID", last);
         }
         let response = request.send().await.unwrap();
-        assert_eq!(response.status(), 200, "{path}");
+        assert_eq!(response.status(), 200, "{}", response.url());
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         assert_eq!(response.headers()["cache-control"], "no-store");
         Self { response, unread: Vec::new(), comments: 0 }
@@ -351,7 +359,8 @@ async fn a_hundred_clients_are_one_reader() {
 
 async fn a_slow_client_gets_everything() {
     const EVENTS: u64 = 4_000;
-    let served = Served::start().await;
+    // However long a busy machine takes to tell them all, the client is slow and not dead.
+    let served = Served::with(|_, options| options.body_idle = PATIENCE).await;
     let runs = still_runs(&served, "", 1).await;
     let mut watching = Events::open(&served, "/v1/events", None).await;
     let mut of_run = Events::open(&served, &format!("/v1/runs/{}/events", runs[0]), None).await;
@@ -438,6 +447,54 @@ async fn streams_end_with_the_server() {
     let (stopped, all, one) = tokio::join!(served.stop(), of_all.rest(), of_run.rest());
 
     assert_eq!((stopped, all, one), ((), Vec::new(), Vec::new()));
+}
+
+async fn a_revoked_key_hears_no_more() {
+    let served = Served::with(|_, options| options.trust_loopback = false).await;
+    let runs = still_runs(&served, "acme", 1).await;
+    let (revoked, text) = served.key("acme", &[Scope::Read]).await;
+    let (_, kept) = served.key("acme", &[Scope::Read]).await;
+    let of_run = format!("/v1/runs/{}/events", runs[0]);
+    let of_all = Events::by(served.get("/v1/events").bearer_auth(&text), None).await;
+    let mut one = Events::by(served.get(&of_run).bearer_auth(&text), None).await;
+    let mut others = Events::by(served.get("/v1/events").bearer_auth(&kept), None).await;
+    assert_eq!(one.next().await.unwrap().event, "run.created");
+
+    keys::revoke(served.queue.as_ref(), &revoked.id).await.unwrap().unwrap();
+
+    assert_eq!((of_all.rest().await, one.rest().await), (Vec::new(), Vec::new()), "they end");
+    served.queue.tell(&runs[0], "output.ready", json!({})).await.unwrap();
+    assert_eq!(others.next().await.unwrap().event, "output.ready", "who may still hear does");
+    drop(others);
+    served.stop().await;
+}
+
+async fn a_session_that_ended_hears_no_more() {
+    let served = Served::with(|_, options| options.trust_loopback = false).await;
+    let (_, text) = served.key("acme", &[Scope::Read]).await;
+    let begun = served.post("/v1/session").json(&json!({"key": text})).send().await.unwrap();
+    let cookie = begun.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let watching = Events::by(served.get("/v1/events").header("cookie", &cookie), None).await;
+
+    let end = served.client.delete(served.url("/v1/session")).header("origin", &served.base);
+    assert_eq!(end.header("cookie", &cookie).send().await.unwrap().status(), 204);
+
+    assert_eq!(watching.rest().await, Vec::new(), "it ends");
+    served.stop().await;
+}
+
+async fn who_follows_a_deleted_run_is_let_go() {
+    let served = Served::start().await;
+    let run = create(&served, &thumbnail(&served)).await;
+    assert_eq!(ended(&served, &run).await["status"], "succeeded");
+    let path = format!("/v1/runs/{}", run["id"].as_str().unwrap());
+    let mut following = Events::open(&served, &format!("{path}/events?follow=true"), None).await;
+    while following.next().await.unwrap().event != "run.succeeded" {}
+
+    assert_eq!(served.client.delete(served.url(&path)).send().await.unwrap().status(), 204);
+
+    assert_eq!(following.rest().await, Vec::new(), "it ends");
+    served.stop().await;
 }
 
 async fn a_place_that_is_none_is_refused() {

@@ -6,6 +6,9 @@
 
 mod callers;
 mod claims;
+#[path = "../../../pipeline/tests/it/clamd_server.rs"]
+#[allow(dead_code, reason = "the pipeline's own tests use more of it")]
+mod clamd_server;
 #[path = "../../../pipeline/tests/it/clips.rs"]
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod clips;
@@ -26,6 +29,9 @@ mod runs;
 #[path = "../../../pipeline/tests/it/s3_server.rs"]
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod s3_server;
+mod scan;
+#[path = "../../../pipeline/tests/it/small_disk.rs"]
+mod small_disk;
 mod support;
 mod sweep;
 mod transcode;
@@ -59,6 +65,7 @@ fn main() -> ExitCode {
         looks::trials(),
         operations::trials(),
         requests::trials(),
+        scan::trials(),
         sweep::trials(),
         runs::trials(),
         transcode::trials(),

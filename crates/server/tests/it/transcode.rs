@@ -8,7 +8,8 @@ use reqwest::multipart::{Form, Part};
 use reqwest::{RequestBuilder, Response};
 use telecine_pipeline::{Input, Recipes, Submission, submit};
 use telecine_queue::Pausable;
-use tokio::io::AsyncWriteExt;
+use telecine_server::Scope;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::clips;
@@ -30,6 +31,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             "transcode::nobody_works_for_a_client_that_went_away",
             nobody_works_for_a_client_that_went_away,
         ),
+        trial("transcode::who_sends_slowly_holds_no_slot", who_sends_slowly_holds_no_slot),
+        trial("transcode::no_tenant_has_all_slots", no_tenant_has_all_slots),
         trial("transcode::a_scan_waits_for_a_scanner", a_scan_waits_for_a_scanner),
     ]
 }
@@ -257,6 +260,50 @@ async fn nobody_works_for_a_client_that_went_away() {
             send(&served, "recipe=thumbnail", short.clone()).send().await.unwrap().status() == 200
         })
         .await;
+    served.stop().await;
+}
+
+async fn who_sends_slowly_holds_no_slot() {
+    let served = Served::with(|_, options| options.transcode.slots = 1).await;
+    let film = film(&served);
+    let mut slow = TcpStream::connect(served.address).await.unwrap();
+    let head = format!(
+        "POST /v1/transcode?recipe=thumbnail HTTP/1.1\r\nHost: {}\r\nContent-Type: video/mp4\r\n\
+         Content-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+        served.address,
+        film.len()
+    );
+    slow.write_all(head.as_bytes()).await.unwrap();
+    // Its body is asked for, so the request is under way.
+    let mut invited = [0; 25];
+    slow.read_exact(&mut invited).await.unwrap();
+    assert_eq!(&invited, b"HTTP/1.1 100 Continue\r\n\r\n");
+    slow.write_all(&film[..100]).await.unwrap();
+
+    let quick = send(&served, "recipe=thumbnail", film.clone()).send().await.unwrap();
+
+    made(quick, "image/jpeg").await;
+    drop(slow);
+    is_left_clean(&served).await;
+    served.stop().await;
+}
+
+async fn no_tenant_has_all_slots() {
+    let served = Served::with(|_, options| options.trust_loopback = false).await;
+    let (short, long) = (film(&served), long_film(&served));
+    let (_, loud) = served.key("loud", &[Scope::Write]).await;
+    let (_, quiet) = served.key("quiet", &[Scope::Write]).await;
+    let working = send(&served, "recipe=web-video&output=hls", long.clone()).bearer_auth(&loud).send();
+    let working = tokio::spawn(working);
+    served.until(async || !programs_at_work(&served).is_empty()).await;
+
+    let second = send(&served, "recipe=thumbnail", short.clone()).bearer_auth(&loud).send().await.unwrap();
+    let other = send(&served, "recipe=thumbnail", short).bearer_auth(&quiet).send().await.unwrap();
+
+    assert_eq!(problem(second).await["code"], "busy", "it has one of two");
+    made(other, "image/jpeg").await;
+    working.abort();
+    is_left_clean(&served).await;
     served.stop().await;
 }
 

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use telecine_connect::Kafka;
 use telecine_pipeline::Workshop;
-use telecine_server::{App, Meter, ServeError, Server, Traces};
+use telecine_queue::Relay;
+use telecine_server::{App, Meter, ServeError, Server, ServerOptions, Traces};
 
 use super::worker::{self, Leaving};
 use super::{Schema, open};
 use crate::cli::WorkerFlags;
 use crate::config::{Config, Key};
+use crate::kafka::{self, Brokers};
 use crate::output::{Answer, say};
 use crate::signals::Signals;
 use crate::{recipes, webhooks, workshop};
@@ -21,8 +24,10 @@ pub(super) async fn serve(config: &Config) -> Result<Answer> {
     let mut signals = Signals::listen()?;
     let queue = open(config, Schema::Migrate).await?;
     let shop = Arc::new(workshop::open(config, &queue)?);
+    let kafka = kafka::of(config, &shop)?;
+    let mut running = start_kafka(config, kafka.as_ref()).await?;
     let relay = webhooks::start(config, &shop).await?;
-    let server = start(config, &shop).await?;
+    let server = start(config, &shop, kafka.as_ref()).await?;
     say(format_args!(
         "the API is on {} with {}; runs wait for a `telecine worker` on the same database; Ctrl-C stops it",
         shown(config, server.address()),
@@ -30,6 +35,7 @@ pub(super) async fn serve(config: &Config) -> Result<Answer> {
     ));
     signals.next().await;
 
+    stop_intake(running.as_mut()).await;
     let leaving = Leaving::default();
     leaving.drain.cancel();
     let hurry = async {
@@ -42,9 +48,14 @@ pub(super) async fn serve(config: &Config) -> Result<Answer> {
         is_clean = &mut stopped => is_clean,
         () = &mut hurry => stopped.await,
     };
-    relay.stop().await;
+    stop_relays(relay, running).await;
     say(if is_clean { "stopped" } else { "stopped; requests under way were cut off" });
-    Ok(if is_clean { Answer::Yes } else { Answer::No })
+    Ok(ended(&leaving))
+}
+
+/// A drain that came to its deadline has done what was asked of it; only who was hurried has left something undone.
+fn ended(leaving: &Leaving) -> Answer {
+    if leaving.hurry.is_cancelled() { Answer::No } else { Answer::Yes }
 }
 
 /// All of it in one process.
@@ -55,10 +66,12 @@ pub(super) async fn up(flags: &WorkerFlags, config: &Config, traces: Option<&Tra
     let shop = Arc::new(workshop::open(config, &queue)?);
     // Before anything is done that counts.
     Meter::install();
+    let kafka = kafka::of(config, &shop)?;
+    let mut running = start_kafka(config, kafka.as_ref()).await?;
     let relay = webhooks::start(config, &shop).await?;
     let kinds = worker::chosen_kinds(config, &shop)?;
     let runtime = worker::start(config, queue, &shop, kinds, traces).await?;
-    let server = match start(config, &shop).await {
+    let server = match start(config, &shop, kafka.as_ref()).await {
         Ok(server) => server,
         Err(error) => {
             // So that the lease does not outlive a process that never worked.
@@ -69,21 +82,46 @@ pub(super) async fn up(flags: &WorkerFlags, config: &Config, traces: Option<&Tra
     };
     welcome(config, server.address());
     let leaving = Leaving::default();
-    let (clean, is_clean) = tokio::join!(
+    let take_no_more = async {
+        leaving.drain.cancelled().await;
+        stop_intake(running.as_mut()).await;
+    };
+    let (clean, is_clean, ()) = tokio::join!(
         worker::until_asked_to_stop(&runtime, config.drain_within, &mut signals, &leaving),
-        stop(&server, &leaving, config.drain_within)
+        stop(&server, &leaving, config.drain_within),
+        take_no_more
     );
-    relay.stop().await;
+    stop_relays(relay, running).await;
     if !is_clean {
         say("requests under way were cut off");
     }
-    Ok(if is_clean { clean } else { Answer::No })
+    Ok(clean)
 }
 
-async fn start(config: &Config, shop: &Arc<Workshop>) -> Result<Server> {
+async fn start_kafka(config: &Config, kafka: Option<&Kafka>) -> Result<Option<kafka::Running>> {
+    let Some(kafka) = kafka else { return Ok(None) };
+    kafka::start(kafka, config, Brokers::Awaited).await.map(Some)
+}
+
+async fn stop_intake(running: Option<&mut kafka::Running>) {
+    if let Some(running) = running {
+        running.stop_intake().await;
+    }
+}
+
+async fn stop_relays(webhooks: Relay, kafka: Option<kafka::Running>) {
+    webhooks.stop().await;
+    if let Some(running) = kafka {
+        running.stop_relay().await;
+    }
+}
+
+async fn start(config: &Config, shop: &Arc<Workshop>, kafka: Option<&Kafka>) -> Result<Server> {
     raise_file_limit();
     Meter::install();
-    let app = App::new(Arc::clone(shop), recipes::all(config)?, config.serving.options.clone());
+    let kafka = kafka.map(|kafka| kafka.broker().clone());
+    let options = ServerOptions { kafka, ..config.serving.options.clone() };
+    let app = App::new(Arc::clone(shop), recipes::all(config)?, options);
     Server::start(&app, config.serving.listen).await.map_err(|error| refusal(error, config))
 }
 

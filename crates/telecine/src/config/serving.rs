@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
-use telecine_server::{ServerOptions, TranscodeOptions, UploadOptions};
+use telecine_server::{ScanOptions, ServerOptions, TranscodeOptions, UploadOptions};
 
 use super::Key;
 use super::meaning::{Reader, days, folder, milliseconds, on_or_off};
@@ -15,6 +15,7 @@ const MAX_JSON_KB: u32 = 16 * 1024;
 const MAX_MB: u32 = 1 << 24;
 const MAX_HOURS: u32 = 24 * 365;
 const MAX_TRANSCODES: u32 = 1_000;
+const MAX_SCANS: u32 = 1_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Serving {
@@ -50,6 +51,10 @@ impl Serving {
                 slots: reader.required(Key::TranscodeSlots, |text| within(text, 0, MAX_TRANSCODES))? as usize,
                 max_bytes: reader.required(Key::MaxTranscodeMb, megabytes)?,
                 within: reader.required(Key::TranscodeTimeoutMs, milliseconds)?,
+            },
+            scan: ScanOptions {
+                slots: reader.required(Key::ScanSlots, |text| within(text, 0, MAX_SCANS))? as usize,
+                max_bytes: reader.required(Key::MaxScanMb, megabytes)?,
             },
             ..ServerOptions::default()
         };

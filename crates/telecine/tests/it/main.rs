@@ -8,7 +8,14 @@ mod claims;
 mod clips;
 mod commands;
 mod demo;
+mod deploy;
+mod drain;
 mod intake;
+mod kafka;
+#[path = "../../../connect/tests/it/kafka_server.rs"]
+#[allow(dead_code, reason = "the tests of crates/connect use more of it")]
+mod kafka_server;
+mod killed;
 mod media;
 mod observability;
 mod plan;
@@ -16,13 +23,17 @@ mod plan;
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
 mod recipes;
+mod reconcile;
+mod restore;
 mod run;
+mod runbook;
 #[path = "../../../pipeline/tests/it/s3_server.rs"]
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod s3_server;
 mod serve;
 mod steering;
 mod telecine;
+mod upgrade;
 mod watch;
 mod webhooks;
 mod worker;

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::telecine::Place;
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::telecine::{Place, until};
 
 /// A process that serves, on a port of its own. Killed when the test ends early.
 pub(crate) struct Serving {
@@ -80,6 +78,16 @@ impl Serving {
         (status, serde_json::from_str(body).unwrap_or_default())
     }
 
+    /// The body of a page.
+    pub(crate) fn text(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("somebody listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address)
+            .expect("a request can be sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer is text");
+        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).expect("an answer has a head")
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process has an id");
         kill_process(pid, signal).expect("it is still there");
@@ -103,14 +111,6 @@ impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}: never");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -180,6 +180,26 @@ fn a_second_signal_does_not_wait_for_requests() {
 
     assert_eq!(code, Some(1), "{talk}");
     assert!(talk.contains("cut off"), "{talk}");
+}
+
+#[test]
+fn a_request_that_outlasts_the_drain_is_cut_off_and_the_end_is_clean() {
+    for command in ["serve", "up"] {
+        let place = Place::new();
+        place.write("telecine.toml", "drain_ms = 1500");
+        let serving = Serving::start(&place, &[command]);
+        let mut halfway = TcpStream::connect(&serving.address).expect("somebody listens");
+        let head = "POST /v1/session HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                    content-length: 100\r\nexpect: 100-continue\r\n\r\n";
+        halfway.write_all(head.as_bytes()).expect("a request can begin");
+        halfway.read_exact(&mut [0; 25]).expect("it is invited to go on");
+
+        serving.signal(Signal::TERM);
+        let (code, talk) = serving.ends();
+
+        assert_eq!(code, Some(0), "{command}: {talk}");
+        assert!(talk.contains("cut off"), "{command}: {talk}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -54,8 +55,13 @@ impl Place {
 
     /// Runs a command that must succeed and print JSON.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        self.json_of(arguments, 0)
+    }
+
+    /// Runs a command that must end with a code and print JSON.
+    pub(crate) fn json_of(&self, arguments: &[&str], code: i32) -> Value {
         let ended = self.run(&[arguments, &["--json"]].concat());
-        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+        assert_eq!(ended.code, Some(code), "{arguments:?}: {ended:?}");
         serde_json::from_str(&ended.stdout)
             .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {ended:?}"))
     }
@@ -68,5 +74,14 @@ impl From<Output> for Ended {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
+    }
+}
+
+/// Waits for a condition, for as long as a busy machine may need.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}: never");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }

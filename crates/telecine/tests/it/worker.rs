@@ -9,17 +9,23 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::telecine::Place;
 
 /// A worker that has said that it is ready. Killed when the test ends early.
-struct Worker {
+pub(crate) struct Worker {
     child: Child,
     talk: BufReader<std::process::ChildStderr>,
 }
 
 impl Worker {
     fn start(place: &Place) -> Self {
+        Self::start_with(place, &[], &[])
+    }
+
+    /// With more arguments and variables.
+    pub(crate) fn start_with(place: &Place, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = place
-            .command(&["worker", "--log", "error"])
+            .command(&[&["worker", "--log", "error"], arguments].concat())
             .env("TELECINE_BEAT_MS", "100")
             .env("TELECINE_LEASE_MS", "10000")
+            .envs(variables.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary can be started");
@@ -38,13 +44,17 @@ impl Worker {
         }
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process has an id");
         kill_process(pid, signal).expect("the worker is still there");
     }
 
     /// Waits for the end; the exit code and the rest of what it said.
-    fn ends(mut self) -> (Option<i32>, String) {
+    pub(crate) fn ends(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.talk.read_to_string(&mut rest).expect("stderr is text");
         (self.child.wait().expect("the worker ends").code(), rest)

@@ -26,7 +26,7 @@ pub(super) struct Note {
 }
 
 /// The name by which stores know this database; `None`: nobody has scheduled sweeps on it yet.
-pub(super) async fn database_of(queue: &dyn Queue) -> Result<Option<String>, QueueError> {
+pub(crate) async fn database_of(queue: &dyn Queue) -> Result<Option<String>, QueueError> {
     let schedules = queue.schedules().await?;
     let schedule = schedules.into_iter().find(|schedule| schedule.name == SWEEP);
     let job = schedule.and_then(|schedule| schedule.push.jobs.into_iter().next());
@@ -43,8 +43,13 @@ pub(super) async fn sign_in(blobs: &Blobs, database: &str) -> Result<(), StoreEr
     blobs.put_new(&key(database), first.into()).await.map(drop)
 }
 
+/// Whether the database has ever stored anything there.
+pub(crate) async fn is_signed_in(blobs: &Blobs, database: &str) -> Result<bool, StoreError> {
+    blobs.exists(&key(database)).await
+}
+
 /// Whether other databases use the store, too.
-pub(super) async fn is_shared(blobs: &Blobs, database: &str) -> Result<bool, StoreError> {
+pub(crate) async fn is_shared(blobs: &Blobs, database: &str) -> Result<bool, StoreError> {
     let own = key(database);
     let notes: Vec<String> = blobs.entries(NOTES).map_ok(|note| note.key).try_collect().await?;
     Ok(notes.iter().any(|note| *note != own))

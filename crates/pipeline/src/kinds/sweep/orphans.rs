@@ -54,7 +54,7 @@ pub(super) async fn sweep(
 /// Notes the orphans among the next folders of a tenant and says how many it looked at; `None`: those were the last, and
 /// the next look begins at the beginning.
 async fn look_at_a_page(shop: &Workshop, note: &mut Note) -> Attempted<Option<usize>> {
-    let Some((tenant, runs)) = next_folders(shop, note).await? else {
+    let Some((tenant, runs)) = next_folders(shop, note.orphans_after.clone(), PAGE).await? else {
         note.orphans_after = None;
         return Ok(None);
     };
@@ -72,12 +72,15 @@ async fn look_at_a_page(shop: &Workshop, note: &mut Note) -> Attempted<Option<us
     Ok(Some(runs.len()))
 }
 
-/// The folders of runs that come next, and the tenant's folder in which they are.
-async fn next_folders(shop: &Workshop, note: &Note) -> Result<Option<(String, Vec<String>)>, StoreError> {
-    let mut after = note.orphans_after.clone();
+/// The folders of runs that come behind one, and the tenant's folder in which they are; `None`: there are no more.
+pub(crate) async fn next_folders(
+    shop: &Workshop,
+    mut after: Option<(String, String)>,
+    limit: usize,
+) -> Result<Option<(String, Vec<String>)>, StoreError> {
     loop {
         if let Some((tenant, run)) = &after {
-            let runs = shop.blobs.folders(tenant, Some(run), PAGE).await?;
+            let runs = shop.blobs.folders(tenant, Some(run), limit).await?;
             if !runs.is_empty() {
                 return Ok(Some((tenant.clone(), runs)));
             }
@@ -116,10 +119,9 @@ async fn remove_old(
         }
         let id = prefix.rsplit('/').next().and_then(|name| name.parse::<RunId>().ok());
         let Some(id) = id else { continue };
-        let is_wanted =
-            shop.queue.get_run(&id).await?.is_some() || shop.blobs.exists(&keys::kept_below(&prefix)).await?;
-        if is_wanted || !is_old(shop, &prefix).await? {
-            continue;
+        match judge(shop, &prefix, &id).await? {
+            Stray::Wanted | Stray::Young { .. } => continue,
+            Stray::Old { .. } => {}
         }
         let removed = remove_blobs(&shop.blobs, &prefix).await?;
         tracing::info!(prefix, removed, "removed blobs of a run that the database does not know");
@@ -130,20 +132,39 @@ async fn remove_old(
     Ok(())
 }
 
-/// Nobody has stored anything there lately.
-async fn is_old(shop: &Workshop, prefix: &str) -> Result<bool, StoreError> {
-    let mut blobs = shop.blobs.entries(prefix);
-    while let Some(blob) = blobs.try_next().await? {
-        if !blob.modified_at.elapsed().is_ok_and(|age| age >= shop.keep_unpublished) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+/// What is to be said of blobs whose run the database did not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stray {
+    /// It knows the run now, or somebody wants them kept.
+    Wanted,
+    /// Somebody has stored something there lately, and may still be at it.
+    Young {
+        blobs: u64,
+        bytes: u64,
+    },
+    Old {
+        blobs: u64,
+        bytes: u64,
+    },
 }
 
-/// Where the outputs lie that runs have borrowed; `None`: it was stopped. No list tells who borrowed from a run that is
-/// gone, so all runs are asked: it happens only when there is something to remove.
-async fn borrowed_prefixes(
+pub(crate) async fn judge(shop: &Workshop, prefix: &str, id: &RunId) -> Attempted<Stray> {
+    if shop.queue.get_run(id).await?.is_some() || shop.blobs.exists(&keys::kept_below(prefix)).await? {
+        return Ok(Stray::Wanted);
+    }
+    let (mut blobs, mut bytes, mut is_old) = (0, 0, true);
+    let mut stored = shop.blobs.entries(prefix);
+    while let Some(blob) = stored.try_next().await? {
+        blobs += 1;
+        bytes += blob.bytes;
+        is_old &= blob.modified_at.elapsed().is_ok_and(|age| age >= shop.keep_unpublished);
+    }
+    Ok(if is_old { Stray::Old { blobs, bytes } } else { Stray::Young { blobs, bytes } })
+}
+
+/// Where the outputs lie that runs have borrowed from others which are gone; `None`: it was stopped. No list tells who
+/// borrowed from a run that is gone, so all runs are asked: it happens only when there is something to remove.
+pub(crate) async fn borrowed_prefixes(
     shop: &Workshop,
     stopping: &CancellationToken,
 ) -> Attempted<Option<BTreeSet<String>>> {
@@ -155,7 +176,10 @@ async fn borrowed_prefixes(
             if stopping.is_cancelled() {
                 return Ok(None);
             }
-            if let Some(record) = read::<BorrowedRecord>(&*shop.queue, &run.id, BORROWED).await? {
+            let Some(record) = read::<BorrowedRecord>(&*shop.queue, &run.id, BORROWED).await? else {
+                continue;
+            };
+            if shop.queue.get_run(&record.owner).await?.is_none() {
                 borrowed.insert(keys::of_run(&run.tenant, &record.owner));
             }
         }

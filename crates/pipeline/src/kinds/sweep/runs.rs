@@ -99,7 +99,12 @@ async fn is_forgotten(shop: &Workshop, run: &Run) -> Attempted<bool> {
 }
 
 /// Removes what the run stored and publishes nowhere.
-async fn tidy(shop: &Workshop, id: &RunId, finished_at: Timestamp, swept: &mut Swept) -> Attempted<()> {
+pub(crate) async fn tidy(
+    shop: &Workshop,
+    id: &RunId,
+    finished_at: Timestamp,
+    swept: &mut Swept,
+) -> Attempted<()> {
     let queue = &*shop.queue;
     let Some(broom) = Broom::take(queue, id, finished_at).await? else { return Ok(()) };
     let tidied = remove_unpublished(shop, id, &broom, swept).await;
@@ -139,7 +144,7 @@ async fn remove_unpublished(
 }
 
 /// The blobs of a run that somebody may still ask for.
-async fn published(shop: &Workshop, run: &Run) -> Attempted<BTreeSet<String>> {
+pub(crate) async fn published(shop: &Workshop, run: &Run) -> Attempted<BTreeSet<String>> {
     // Without a record nobody has probed what was taken in: it was no media, and a retry takes it in again.
     let Some(input) = read::<InputRecord>(&*shop.queue, &run.id, INPUT).await? else {
         return Ok(BTreeSet::new());

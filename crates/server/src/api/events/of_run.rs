@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::response::sse::Event as Sent;
 use telecine_pipeline::run_of_tenant;
@@ -13,6 +14,8 @@ use crate::hub::{EventShown, Glance, Joined, News, PROGRESS, Told};
 
 /// Events that are read together.
 const BATCH: u32 = 50;
+/// That a run was deleted is told by nobody: who follows one beyond its end looks whether it is there.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 pub(super) struct WatchOfRun {
     app: Arc<App>,
@@ -28,6 +31,7 @@ pub(super) struct WatchOfRun {
     glance: Glance,
     /// There may be more in the database than was heard.
     is_behind: bool,
+    looked_at: Instant,
 }
 
 impl WatchOfRun {
@@ -43,6 +47,7 @@ impl WatchOfRun {
             read: VecDeque::new(),
             glance: app.hub.glance(),
             is_behind: true,
+            looked_at: Instant::now(),
         })
     }
 
@@ -52,6 +57,7 @@ impl WatchOfRun {
         let run = run_of_tenant(self.app.queue(), &self.tenant, &self.run).await?;
         let events = self.app.queue().events(&self.run, self.seq, BATCH).await?;
         self.glance = self.app.hub.glance();
+        self.looked_at = Instant::now();
         self.is_behind = !events.is_empty();
         self.read = events.into();
         let is_over = run.is_none_or(|run| run.finished_at.is_some() && !self.follow);
@@ -77,22 +83,27 @@ impl WatchOfRun {
                 };
                 return Ok(Some(sent(&event, &EventShown::text(&event, &run))));
             }
-            if self.is_behind {
+            if self.is_behind || self.has_to_look() {
                 match self.catch_up().await? {
                     true => return Ok(None),
                     false => continue,
                 }
             }
-            match self.joined.news.recv().await {
-                Ok(news) => {
+            match tokio::time::timeout(LOOK_EVERY, self.joined.news.recv()).await {
+                Ok(Ok(news)) => {
                     if let Some(sent) = self.heard(&news).await? {
                         return Ok(Some(sent));
                     }
                 }
-                Err(RecvError::Lagged(_)) => self.is_behind = true,
-                Err(RecvError::Closed) => return Ok(None),
+                Ok(Err(RecvError::Lagged(_))) => self.is_behind = true,
+                Ok(Err(RecvError::Closed)) => return Ok(None),
+                Err(_) => {}
             }
         }
+    }
+
+    fn has_to_look(&self) -> bool {
+        self.follow && self.looked_at.elapsed() >= LOOK_EVERY
     }
 
     async fn heard(&mut self, news: &News) -> Result<Option<Sent>, QueueError> {

@@ -3,19 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Request;
 use telecine_pipeline::records::{FailureRecord, read_all};
 use telecine_pipeline::{
     Blobs, Failed, Input, JobFolder, RunDocument, Scratch, Submission, Workshop, delete, describe, kinds,
     submit,
 };
 use telecine_queue::{Queue, RunFilter, RunId, RunPage, Runtime, Slots, WorkerOptions};
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 use tokio::fs::File;
 
 use super::{Order, failed, mistake, timed_out};
-use crate::api::uploads::form;
-use crate::api::uploads::receive::{Sink, on_disk, unwritable};
+use crate::api::uploads::receive::{on_disk, unwritable};
 use crate::problem::{Code, Problem};
 
 /// The queue wakes whoever waits; this is for what it does not tell of.
@@ -67,31 +65,33 @@ impl Studio {
     }
 
     /// Takes the input in, makes a run of it, and opens the file that was asked for.
-    pub(super) async fn make(&self, order: Order, request: Request) -> Result<Made, Problem> {
+    pub(super) async fn make(&self, order: Order) -> Result<Made, Problem> {
         let gone = order.gone.clone();
         tokio::select! {
-            made = self.make_in_time(order, request) => made,
+            made = self.make_in_time(order) => made,
             // Nobody hears it.
             () = gone.cancelled() => Err(Problem::new(Code::RequestTimeout, "the client went away")),
         }
     }
 
-    async fn make_in_time(&self, order: Order, request: Request) -> Result<Made, Problem> {
+    async fn make_in_time(&self, order: Order) -> Result<Made, Problem> {
         let until = order.until;
-        let made = tokio::time::timeout_at(until, Box::pin(self.make_of(order, request))).await;
+        let made = tokio::time::timeout_at(until, Box::pin(self.make_of(order))).await;
         made.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    async fn make_of(&self, order: Order, request: Request) -> Result<Made, Problem> {
-        let inputs = self.folder.path().join("in");
-        let input = on_disk(move || NamedTempFile::new_in(inputs)).await?;
-        let mut sink = Sink::new(Arc::new(input.reopen().map_err(|error| unwritable(&error))?));
-        let came = form::take(request, &mut sink, order.max_bytes).await?;
-        let wanted = order.wanted;
+    async fn make_of(&self, order: Order) -> Result<Made, Problem> {
+        let (from, input) = (order.arrived.path(), self.folder.path().join("in/source"));
+        let input = on_disk(move || {
+            std::fs::rename(from, &input)?;
+            TempPath::try_from_path(input)
+        });
+        let input = input.await?;
+        let (came, wanted) = (order.arrived.came, order.wanted);
         let submission = Submission {
             tenant: order.tenant,
             fresh: true,
-            ..Submission::new(wanted.recipe.clone(), Input::Path(input.path().to_owned()))
+            ..Submission::new(wanted.recipe.clone(), Input::Path(input.to_path_buf()))
         };
         let run = submit(self.queue(), submission).await?.run;
         let (document, failure) = self.ended(&run).await?;

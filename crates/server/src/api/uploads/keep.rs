@@ -38,7 +38,10 @@ async fn keep_once(app: &Arc<App>) -> Result<(), Problem> {
         if app.stopping.is_cancelled() {
             return Ok(());
         }
-        keep_one(app, id, told).await?;
+        // One that cannot be kept in order must not keep the others from it.
+        if let Err(problem) = keep_one(app, id.clone(), told).await {
+            tracing::warn!(upload = id, ?problem, "an upload could not be looked after");
+        }
     }
     Ok(())
 }

@@ -150,15 +150,19 @@ impl Stage {
         Ok(Hold::Held(held))
     }
 
-    /// Of all tenants.
+    /// Of all tenants. What cannot be read is told of, and keeps nobody from the rest.
     pub(super) fn list(&self) -> io::Result<Vec<(String, Told)>> {
         let mut listed = Vec::new();
         for path in self.files()? {
             let id = path.file_stem().and_then(|id| id.to_str()).unwrap_or_default();
-            if has_extension(&path, TOLD)
-                && let Some(told) = self.told(id)?
-            {
-                listed.push((id.to_owned(), told));
+            if !has_extension(&path, TOLD) {
+                continue;
+            }
+            match self.told(id) {
+                Ok(told) => listed.extend(told.map(|told| (id.to_owned(), told))),
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "what is known of an upload cannot be read")
+                }
             }
         }
         Ok(listed)
@@ -170,9 +174,14 @@ impl Stage {
         for path in self.files()? {
             let is_whole = has_extension(&path, TOLD) && path.with_extension(DATA).exists()
                 || has_extension(&path, DATA) && path.with_extension(TOLD).exists();
-            if !is_whole && is_left_alone(&path)? {
-                found(std::fs::remove_file(&path))?;
-                removed += 1;
+            if is_whole {
+                continue;
+            }
+            match remove_if_left_alone(&path) {
+                Ok(is_removed) => removed += usize::from(is_removed),
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "what was left half made cannot be removed")
+                }
             }
         }
         Ok(removed)
@@ -216,6 +225,11 @@ impl Held {
 
     pub(super) fn offset(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    /// As [`Seen::is_whole`], and nobody can change it while it is held.
+    pub(super) fn is_whole(&self) -> io::Result<bool> {
+        Ok(self.offset()? == self.told.length)
     }
 
     pub(super) fn expires_at(&self) -> io::Result<SystemTime> {
@@ -268,6 +282,14 @@ pub(super) fn write_at(file: &File, mut at: u64, parts: &[bytes::Bytes]) -> io::
         at += part.len() as u64;
     }
     Ok(at)
+}
+
+fn remove_if_left_alone(path: &Path) -> io::Result<bool> {
+    let is_left_alone = is_left_alone(path)?;
+    if is_left_alone {
+        found(std::fs::remove_file(path))?;
+    }
+    Ok(is_left_alone)
 }
 
 /// Nobody holds it, and nobody has touched it for long.

@@ -1,5 +1,8 @@
 //! The verbs of tus 1.0: create, offset, append, terminate.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -314,13 +317,17 @@ async fn pump(body: Body, sink: &mut Sink, length: u64, writing: &Writing) -> En
     }
 }
 
-/// Stores an upload that is whole, unless somebody is at it.
+/// Stores an upload that is whole, unless somebody is at it. That it was whole when somebody looked is not enough: who
+/// held it then may have cut it since.
 pub(super) async fn store_if_free(
     app: &Arc<App>,
     tenant: &str,
     id: &str,
 ) -> Result<Option<CompletedUpload>, Problem> {
     let Hold::Held(held) = hold(app, tenant, id).await? else { return Ok(None) };
+    if !held.is_whole().map_err(|error| unwritable(&error))? {
+        return Ok(None);
+    }
     let entered = app.uploads.under_way.enter(id, &app.stopping);
     entered.writing.storing();
     let app = Arc::clone(app);
@@ -334,6 +341,9 @@ pub(super) async fn store_if_free(
 
 /// What is not the file that was told is gone; what the store does not take now stays.
 async fn store_held(app: &App, held: Held) -> Result<CompletedUpload, Problem> {
+    if !held.is_whole().map_err(|error| unwritable(&error))? {
+        return Err(unwritable(&std::io::Error::other("an upload that is not whole was to be stored")));
+    }
     let whole = Whole {
         tenant: held.told.tenant.clone(),
         id: held.id.clone(),
@@ -411,6 +421,6 @@ fn locked() -> Problem {
 }
 
 fn busy() -> Problem {
-    Problem::new(Code::Unavailable, "the upload is being stored; ask again")
+    Problem::new(Code::Unavailable, "the upload is being written or stored; ask again")
         .retry_after(Duration::from_secs(1))
 }

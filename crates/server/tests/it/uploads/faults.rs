@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
@@ -10,12 +11,16 @@ use telecine_pipeline::Blobs;
 use super::{Tus, id_of, noise, sha256, staged};
 use crate::clips;
 use crate::s3_server::S3Server;
+use crate::small_disk::SmallDisk;
 use crate::support::{Served, problem, trial};
 
 pub(super) fn trials() -> Vec<Trial> {
     vec![
         trial("uploads::a_full_disk_is_told_and_nothing_is_spoilt", a_full_disk_is_told),
         trial("uploads::what_the_store_does_not_take_waits_for_it", what_the_store_does_not_take_waits),
+        trial("uploads::a_bucket_has_it_when_it_is_back", a_bucket_has_it_when_it_is_back),
+        trial("uploads::what_cannot_be_read_keeps_nothing_else_from_expiring", what_cannot_be_read),
+        trial("uploads::what_cannot_be_stored_keeps_nothing_else_from_expiring", what_cannot_be_stored),
         trial(
             "uploads::what_was_whole_when_its_server_ended_is_stored_by_the_next",
             the_next_server_stores_it,
@@ -95,6 +100,48 @@ async fn a_bucket_has_it_when_it_is_back() {
     served.stop().await;
 }
 
+async fn what_cannot_be_read() {
+    let served =
+        Served::with(|_, options| options.uploads.keep_unfinished = Duration::from_millis(300)).await;
+    let tus = Tus::of(&served);
+    let folder = served.shop.scratch.root().join("uploads");
+    tus.create(1000).await;
+    // As an operator's editor, a failing disk or a restored backup leaves things.
+    std::fs::write(folder.join("torn.json"), "{").unwrap();
+    std::fs::write(folder.join("torn.data"), "").unwrap();
+    std::fs::create_dir(folder.join("lost+found")).unwrap();
+    let old = std::time::SystemTime::now() - Duration::from_hours(3);
+    std::fs::File::open(folder.join("lost+found")).unwrap().set_modified(old).unwrap();
+
+    tus.create(1000).await;
+
+    served.until(async || staged(&served).len() == 3).await;
+    let mut left = staged(&served);
+    left.sort();
+    assert_eq!(left, ["lost+found", "torn.data", "torn.json"]);
+    served.stop().await;
+}
+
+async fn what_cannot_be_stored() {
+    let served =
+        Served::with(|_, options| options.uploads.keep_unfinished = Duration::from_millis(300)).await;
+    let (tus, bytes) = (Tus::of(&served), noise(1000));
+    let in_the_way = served.folder.path().join("store/_uploads");
+    std::fs::write(&in_the_way, "").unwrap();
+    for _ in 0..4 {
+        let whole = tus.create(bytes.len()).await;
+        assert_eq!(tus.patch(&whole, 0, &bytes).send().await.unwrap().status(), 503);
+        tus.create(bytes.len()).await;
+    }
+
+    // Two files each of those that wait for the store.
+    served.until(async || staged(&served).len() == 8).await;
+
+    std::fs::remove_file(&in_the_way).unwrap();
+    served.until(async || staged(&served).is_empty()).await;
+    served.stop().await;
+}
+
 async fn the_next_server_stores_it() {
     let folder = tempfile::tempdir().unwrap();
     let (uploads, store) = (folder.path().join("uploads"), folder.path().join("store"));
@@ -118,45 +165,4 @@ async fn the_next_server_stores_it() {
     second.until(async || tus.document(&path).await["state"] == "complete").await;
     assert_eq!(tus.document(&path).await["sha256"], sha256(&bytes));
     second.stop().await;
-}
-
-/// A disk of its own that can be full; only root can have one.
-struct SmallDisk {
-    path: PathBuf,
-}
-
-impl SmallDisk {
-    fn mount(size: &str) -> Option<Self> {
-        let path = tempfile::Builder::new().prefix("telecine-disk-").tempdir().unwrap().keep();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=0755"), "tmpfs"])
-            .arg(&path)
-            .output()
-            .unwrap();
-        if mounted.status.success() {
-            return Some(Self { path });
-        }
-        eprintln!("SKIPPED: no small disk can be mounted: {}", String::from_utf8_lossy(&mounted.stderr));
-        let _ = std::fs::remove_dir(&path);
-        None
-    }
-
-    /// Leaves so many bytes.
-    fn fill(&self, left: u64) {
-        let disk = rustix::fs::statvfs(&self.path).unwrap();
-        let free = disk.f_bavail * disk.f_frsize;
-        let ballast = std::fs::File::create(self.path.join("ballast")).unwrap();
-        rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, free - left).unwrap();
-    }
-
-    fn empty(&self) {
-        std::fs::remove_file(self.path.join("ballast")).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.path).status();
-        let _ = std::fs::remove_dir(&self.path);
-    }
 }

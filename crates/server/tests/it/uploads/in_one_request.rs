@@ -68,6 +68,14 @@ async fn a_wrong_form_leaves_nothing() {
         ("too large", post().multipart(Form::new().part("a", file(10_001))), 413, "too_large"),
         ("far too large", post().multipart(Form::new().part("a", file(1_000_000))), 413, "too_large"),
         (
+            "two hashes",
+            post()
+                .header("Telecine-Sha256", sha256(&noise(9)))
+                .multipart(Form::new().text("sha256", sha256(b"x")).part("a", file(9))),
+            400,
+            "invalid_request",
+        ),
+        (
             "another hash",
             post().multipart(Form::new().text("sha256", sha256(b"x")).part("a", file(9))),
             460,
