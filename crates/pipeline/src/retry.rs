@@ -154,5 +154,8 @@ mod tests {
         assert_eq!(refused.named(&["scan".into()]).unwrap(), ["scan"]);
         assert_eq!(refused.with_makers(Vec::new()), ["ingest.plan", "scan"]);
         assert!(refused.named(&["ingest".into()]).is_err());
+        // Who was not scanned and has only borrowed takes its input in again.
+        let borrower = parts(&[("ingest", Completed)]);
+        assert_eq!(borrower.with_makers(borrower.named(&["ingest".into()]).unwrap()), ["ingest"]);
     }
 }

@@ -5,6 +5,9 @@
 mod afar;
 mod apart;
 mod claims;
+#[path = "../../../pipeline/tests/it/clamd_server.rs"]
+#[allow(dead_code, reason = "the pipeline's own tests use more of it")]
+mod clamd_server;
 mod clips;
 mod commands;
 mod demo;
@@ -30,6 +33,7 @@ mod runbook;
 #[path = "../../../pipeline/tests/it/s3_server.rs"]
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod s3_server;
+mod scan;
 mod serve;
 mod steering;
 mod telecine;
