@@ -2,7 +2,7 @@
 
 SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ffmpeg-7 power-loss load drain-soak bench check schema
+.PHONY: help setup demo test test-ffmpeg-7 power-loss load drain-soak kafka-soak bench check schema
 
 # Tools that scripts/setup puts beside the system's own.
 TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/telecine-tools
@@ -18,9 +18,10 @@ demo: setup ## a phone's clip becomes a film that plays in a browser
 	cargo build --release --locked -p telecine -p telecine-vips
 	@scripts/demo target/release/telecine
 
+# With the tests' profile: libraries in C are compiled once for both.
 check: ## format, lints, dependencies: fast, nothing is run
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	@if command -v cargo-deny >/dev/null; then \
 		echo "cargo deny check --hide-inclusion-graph bans licenses sources"; \
 		cargo deny check --hide-inclusion-graph bans licenses sources; \
@@ -51,7 +52,12 @@ drain-soak: setup ## two workers are asked to leave every ten seconds, for two m
 schema: ## renew the committed dumps of the schema after adding a migration
 	TELECINE_RENEW_SCHEMA=1 cargo test --release --locked -p telecine-queue --test it -- schema
 
-bench: setup ## figures of push, drain and pickup on both databases, and of a ladder of rungs
+# Thirty minutes in a debug build on two cores.
+kafka-soak: setup ## 5,000 requests of Kafka through five kills -9 and a broker's: each one run, one result
+	TELECINE_TEST_KAFKA_RECORDS=5000 cargo test --release --locked -p telecine --test it -- --nocapture kafka::nothing_is_lost
+
+bench: setup ## figures of push, drain and pickup on both databases, of requests of Kafka, and of a ladder of rungs
 	cargo bench --locked -p telecine-queue --bench queue
+	cargo bench --locked -p telecine-connect --bench kafka
 	cargo bench --locked -p telecine-media --bench ladder
 	cargo bench --locked -p telecine-media --bench images

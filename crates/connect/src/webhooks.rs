@@ -45,6 +45,8 @@ pub use registry::MAX_ENDPOINTS;
 pub use secret::{NoSecret, ROTATES_WITHIN, Secret, Secrets};
 pub use sink::SINK;
 
+pub(crate) use message::event_id;
+
 /// How webhooks are delivered.
 #[derive(Clone, Debug)]
 pub struct WebhookOptions {
@@ -150,7 +152,7 @@ fn tenant_key(tenant: &str) -> String {
     short_hash(&[tenant])
 }
 
-fn short_hash(parts: &[&str]) -> String {
+pub(crate) fn short_hash(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());

@@ -11,7 +11,8 @@ use telecine_queue::{Job, JobFilter, JobState, Page, Queue, QueueError, Run, Run
 
 use crate::lifetime::is_deleted;
 use crate::records::{
-    FailureRecord, InputRecord, OutputRecord, PublishedRecord, RunRecord, WarningRecord, with_pages,
+    FailureRecord, InputRecord, OutputRecord, PublishedRecord, RunRecord, ScanRecord, WarningRecord,
+    with_pages,
 };
 use facts::Facts;
 
@@ -63,6 +64,8 @@ pub struct InputShown {
     pub uri: String,
     pub sha256: Option<String>,
     pub bytes: Option<u64>,
+    /// What a virus scanner said of it: `clean`, `infected` or `unscanned`; `null` where it was not asked, or not yet.
+    pub scan: Option<String>,
     pub probe: Option<ProbeShown>,
 }
 
@@ -209,6 +212,7 @@ pub async fn describe_run(queue: &dyn Queue, run: Run) -> Result<RunDocument, Qu
     let mut records = Vec::new();
     let kinds = [
         InputRecord::TYPE,
+        ScanRecord::TYPE,
         OutputRecord::TYPE,
         PublishedRecord::TYPE,
         WarningRecord::TYPE,

@@ -153,6 +153,9 @@ pub struct CompletedUpload {
     /// As the caller named the file. Never a part of a key.
     #[serde(default)]
     pub name: Option<String>,
+    /// What a scanner found in it. Its bytes are gone then, and no run takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub infected: Option<String>,
 }
 
 /// As records, logs and people may see it.

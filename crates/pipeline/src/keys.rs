@@ -4,6 +4,7 @@
 //!   _cache/{tenant}/{work}.json               which run did a piece of work
 //!   _publications/{place}/{run}.json          what a run put below a prefix that its caller chose
 //!   {tenant}/{run}/source
+//!   _quarantine/{tenant}/{run}                an infected input, and beside it {run}.json, which tells what was found
 //!   _uploads/{tenant}/{id}                    a complete upload, and beside it {id}.json, which tells its hash
 //!   {tenant}/{run}/hls/master.m3u8            fixed: written once, by the fenced `package`
 //!   {tenant}/{run}/hls/720p/00007-3f9a1c2b.m4s  a segment's key has its content in it: other bytes are another key
@@ -20,6 +21,8 @@ const NAMELESS: &str = "_";
 /// Entries of the cache, of all tenants, lie below this.
 pub(crate) const CACHE: &str = "_cache";
 const PUBLICATIONS: &str = "_publications";
+/// Infected inputs of all tenants lie below this. Nothing is ever served or read from there.
+pub(crate) const QUARANTINE: &str = "_quarantine";
 /// Uploads of all tenants lie below this.
 pub(crate) const UPLOADS: &str = "_uploads";
 const SIDECAR: &str = ".json";
@@ -66,6 +69,12 @@ pub(crate) fn sidecar_of(upload: &str) -> String {
 /// Whose sidecar it is; `None`: it is none.
 pub(crate) fn upload_of(sidecar: &str) -> Option<&str> {
     sidecar.strip_suffix(SIDECAR)
+}
+
+/// Where an infected input of a run goes: what is said of it, and its bytes.
+pub(crate) fn quarantined(tenant: &str, run: &RunId) -> (String, String) {
+    let bytes = format!("{QUARANTINE}/{}", of_run(tenant, run));
+    (format!("{bytes}.json"), bytes)
 }
 
 /// A published file of a step. `path` is ours: a name from a plan, never a user's text.

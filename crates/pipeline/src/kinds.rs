@@ -13,9 +13,11 @@ mod ingest;
 mod mp4;
 mod package;
 mod pictures;
+mod plan;
 mod playable;
 mod publish;
 mod remux;
+mod scan;
 pub(crate) mod sweep;
 
 use std::path::Path;
@@ -50,6 +52,10 @@ pub use sweep::schedule_sweeps;
 pub(crate) use sweep::sign_in;
 
 pub const INGEST: &str = "ingest";
+pub(crate) const SCAN: &str = "scan";
+pub(crate) const PLAN: &str = "plan";
+/// The part of `ingest` that waits for a scan.
+pub(crate) const PLAN_STEP: &str = "ingest.plan";
 pub(crate) const ENCODE_RANGE: &str = "encode_range";
 pub(crate) const ENCODE_AUDIO: &str = "encode_audio";
 pub(crate) const REMUX: &str = "remux";
@@ -65,8 +71,10 @@ pub(crate) const CONCLUDE: &str = "conclude";
 pub(crate) const SWEEP: &str = "sweep";
 
 /// Every kind, with the lane its jobs belong in.
-pub const LANES: [(&str, &str); 14] = [
+pub const LANES: [(&str, &str); 16] = [
     (INGEST, "io"),
+    (SCAN, "net"),
+    (PLAN, "io"),
     (ENCODE_RANGE, "cpu"),
     (ENCODE_AUDIO, "cpu"),
     (REMUX, "io"),
@@ -87,6 +95,8 @@ pub const LANES: [(&str, &str); 14] = [
 pub fn all(shop: &Arc<Workshop>) -> Kinds {
     Kinds::new()
         .with(shop.kind(INGEST, ingest::Ingest))
+        .with(shop.kind(SCAN, scan::Scan))
+        .with(shop.kind(PLAN, plan::PlanOfInput))
         .with(shop.kind(ENCODE_RANGE, encode_range::EncodeRange))
         .with(shop.kind(ENCODE_AUDIO, encode_audio::EncodeAudio))
         .with(shop.kind(REMUX, remux::Remuxing))

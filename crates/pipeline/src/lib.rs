@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Submission ──► push: the run and its first job, `ingest`, in one transaction
-//!                          │ fetch, hash, sniff, probe, limits, plan; the rest of the graph is spawned when it completes
+//!                          │ fetch, hash, (scan, by a job of its own,) sniff, probe, limits, plan; then the rest is spawned
 //!       ┌──────────────────┼────────────────┬───────────┬──────────┐
 //!  encode_range × N   encode_audio       pictures     image      audio        each: source → scratch → blobs, records
 //!       └────────┬─────────┘                │
@@ -44,6 +44,7 @@ mod reconcile;
 pub mod records;
 mod request;
 mod retry;
+mod scan;
 mod scratch;
 mod shelf;
 mod source;
@@ -76,8 +77,12 @@ pub use recipe::{
 pub use reconcile::{Finding, News, Outcome, ReconcileOptions, Tally, Trouble, reconcile};
 pub use request::{METADATA_BYTES, NoSubmission, RequestFault, RunRequest, priority, whole};
 pub use retry::retry;
+pub use scan::{
+    Clamd, ClamdAddress, NoVerdict, ScanPolicy, ScanRules, Scanned, Scanning, Sending, UnscannedPolicy,
+    Verdict,
+};
 pub use scratch::{JobFolder, Scratch};
 pub use shelf::{Shelf, live_name};
 pub use source::{CacheRoom, PullPatience, is_below};
-pub use submission::{RunMeta, RunWebhook, Submission, Submitted, submit};
+pub use submission::{RunMeta, RunWebhook, Submission, Submitted, submit, submit_all};
 pub use workshop::Workshop;

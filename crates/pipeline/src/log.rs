@@ -15,7 +15,7 @@ use telecine_queue::{
 };
 
 use crate::document::jobs_of_run;
-use crate::kinds::INGEST;
+use crate::kinds::{INGEST, PLAN};
 use crate::records::{FailureRecord, InputRecord, ToolRun, ToolsRecord, read_all};
 
 pub(crate) use programs::ToolRuns;
@@ -76,6 +76,8 @@ pub async fn run_log(queue: &dyn Queue, run: &Run, for_operator: bool) -> Result
     let mut tools: HashMap<String, ToolsRecord> = read_all(queue, &run.id).await?.into_iter().collect();
     let mut failures: HashMap<String, FailureRecord> = read_all(queue, &run.id).await?.into_iter().collect();
     let input = read_all::<InputRecord>(queue, &run.id).await?.pop().map(|(_, input)| input);
+    // With a scan the first look at an input is a job of its own.
+    let looks = if jobs.iter().any(|job| job.kind == PLAN) { PLAN } else { INGEST };
     let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
     let attempts = stream::iter(ids.into_iter().map(|id| queue.attempts(id))).buffered(LOOKS);
     let attempts: Vec<_> = attempts.try_collect().await?;
@@ -83,7 +85,7 @@ pub async fn run_log(queue: &dyn Queue, run: &Run, for_operator: bool) -> Result
         let key = job.id.to_string();
         let kept = tools.remove(&key).map(|record| if for_operator { record } else { record.for_others() });
         let failure = failures.remove(&key);
-        let probe = input.as_ref().filter(|_| job.kind == INGEST).and_then(|input| input.probe.as_ref());
+        let probe = input.as_ref().filter(|_| job.kind == looks).and_then(|input| input.probe.as_ref());
         let probe = probe.and_then(|probe| serde_json::to_value(probe).ok());
         JobLog::of(job, attempts, kept.unwrap_or_default(), failure, probe)
     });

@@ -17,6 +17,7 @@ use crate::media_type::any_of;
 use crate::planned::{CannotPlan, Planned, examine};
 use crate::recipe::{Does, Recipe, Step};
 use crate::records::WarningRecord;
+use crate::scan::ScanPolicy;
 use crate::source::peek;
 use crate::workshop::Workshop;
 
@@ -93,6 +94,11 @@ pub async fn look_ahead(
     cancel: &CancellationToken,
 ) -> Result<Outlook, Failed> {
     let file = Box::pin(peek(shop, tenant, input)).await?;
+    let rules = shop.scanning.rules_for(recipe);
+    if rules.scan != ScanPolicy::Off {
+        // Nothing else reads what a run would not let anything else read.
+        rules.judge(shop.scanning.look_at(file.path(), None).await)?;
+    }
     let (format, probe) = examine(&shop.toolbox, file.path(), &shop.limits, cancel).await?;
     let capabilities = shop.capabilities(cancel).await?;
     Ok(Outlook::of(recipe, format, probe, capabilities, &shop.limits)?)

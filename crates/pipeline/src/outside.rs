@@ -55,9 +55,10 @@ pub enum Refused {
     NotPublic(#[from] NotPublic),
 }
 
-/// A host that is not, or not only, at public addresses.
+/// A host that is not, or not only, at public addresses. Which they are is for the log alone: to whoever named the host it
+/// would tell how the network inside is laid out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{host} is at {address}, which is no public address")]
+#[error("{host} is not at a public address")]
 pub struct NotPublic {
     pub host: String,
     pub address: IpAddr,

@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use telecine_media::{AudioSpec, ImageSpec, PicturesSpec, VideoSpec};
 
+use crate::scan::{ScanPolicy, UnscannedPolicy};
+
 pub use error::{RecipeError, RecipeErrors};
 pub use params::{ParamError, ParamErrors, parse_params};
 pub use registry::{Listed, NoRecipe, RecipeOrigin, Recipes};
@@ -31,6 +33,12 @@ use crate::records::InputRecord;
 pub struct Recipe {
     pub name: String,
     pub description: String,
+    /// Whether inputs are scanned; `None` is what the deployment says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scan: Option<ScanPolicy>,
+    /// What becomes of inputs that were not scanned as a whole; `None` is what the deployment says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unscanned: Option<UnscannedPolicy>,
     /// Each after the steps that it needs, otherwise in the order of the file.
     pub steps: Vec<Step>,
 }
@@ -109,6 +117,11 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 pub const STEP_KINDS: [&str; 6] = ["hls", "mp4", "pictures", "image", "audio", "exec"];
 
 impl Recipe {
+    /// With everything but its steps as usual.
+    pub fn new(name: impl Into<String>, steps: Vec<Step>) -> Self {
+        Self { name: name.into(), description: String::new(), scan: None, unscanned: None, steps }
+    }
+
     pub fn step(&self, name: &str) -> Option<&Step> {
         self.steps.iter().find(|step| step.name == name)
     }

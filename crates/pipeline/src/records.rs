@@ -15,6 +15,24 @@ pub trait RunRecord: Serialize + DeserializeOwned {
     const TYPE: &'static str;
 }
 
+/// The bytes of an input that has to be scanned before anything else reads it. One, under the key [`TAKEN`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenRecord {
+    pub at: SourceAt,
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+/// What came of the scan of an input. One, under the key [`TAKEN`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanRecord {
+    /// `clean`, `infected` or `unscanned`.
+    pub status: String,
+    /// What was found in an infected one.
+    #[serde(default)]
+    pub signature: Option<String>,
+}
+
 /// The input, after `ingest`. One, under the key `input`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InputRecord {
@@ -251,6 +269,8 @@ macro_rules! types {
 }
 
 types! {
+    TakenRecord => "taken",
+    ScanRecord => "scan",
     InputRecord => "input",
     PlanRecord => "plan",
     SegmentRecord => "segment",
@@ -264,6 +284,8 @@ types! {
     BorrowedRecord => "borrowed",
 }
 
+/// The key of the one [`TakenRecord`] and the one [`ScanRecord`].
+pub const TAKEN: &str = "input";
 /// The key of the one [`InputRecord`].
 pub const INPUT: &str = "input";
 /// The key of the one [`PublishedRecord`].

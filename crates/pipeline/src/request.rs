@@ -48,7 +48,7 @@ pub struct RunRequest {
         schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*$")
     )]
     pub external_id: Option<String>,
-    /// 0 to 100, higher first.
+    /// 0 to 100, higher first. Over HTTP more than 50 needs the scope `admin`.
     #[serde(default = "usual_priority", deserialize_with = "priority")]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 100, default = 50))]
     pub priority: u8,
@@ -162,7 +162,13 @@ impl RunRequest {
         shop: &Workshop,
     ) -> Result<Submission, NoSubmission> {
         self.require_well_formed()?;
-        let (recipe, mut faults) = match self.chosen_recipe(recipes) {
+        let chosen = self.chosen_recipe(recipes).and_then(|recipe| {
+            let impossible = |failed: Failed| {
+                RequestFault::new("recipe", &failed.code, format!("{}; {}", failed.message, failed.hint))
+            };
+            shop.scanning.settled(recipe).map_err(|failed| vec![impossible(failed)])
+        });
+        let (recipe, mut faults) = match chosen {
             Ok(recipe) => (Some(recipe), Vec::new()),
             Err(faults) => (None, faults),
         };
@@ -200,7 +206,7 @@ impl RunRequest {
                 NoRecipe::Unknown { .. } => "unknown_recipe",
                 NoRecipe::Invalid(_) => "invalid_recipe",
             };
-            vec![RequestFault::new("recipe", code, error.to_string())]
+            vec![RequestFault::new("recipe", code, error.told_to_callers())]
         })?;
         let params = self.params.iter().map(|(step, values)| (step.clone(), Value::Object(values.clone())));
         recipe.with_params(&params.collect()).map_err(|errors| {

@@ -72,7 +72,10 @@ impl Parts {
     }
 
     fn named(&self, steps: &[String]) -> Result<Vec<String>, QueueError> {
-        if steps.iter().any(|step| step == kinds::INGEST) && self.all.len() > 1 {
+        let is_named = |first: &str| steps.iter().any(|step| step_of(step) == first);
+        let is_planned = self.all.iter().any(|part| !matches!(step_of(part), kinds::INGEST | kinds::SCAN));
+        let ingest_alone = steps.iter().any(|step| step == kinds::INGEST) && self.all.len() > 1;
+        if ingest_alone || is_planned && (is_named(kinds::INGEST) || is_named(kinds::SCAN)) {
             let reason = "the run has taken its input in already; submit it again, or retry other steps";
             return Err(QueueError::Invalid { reason: reason.to_owned() });
         }
@@ -98,7 +101,9 @@ impl Parts {
         let steps: BTreeSet<&str> = named.iter().map(|part| step_of(part)).collect();
         // All parts of their steps: those that had nothing swept away find it there, and are done at once.
         let parts = self.all.iter().filter(|part| steps.contains(step_of(part)));
-        parts.cloned().collect()
+        // An input is taken in once, also where its scan is started over.
+        let is_scanned = self.all.contains(kinds::SCAN);
+        parts.filter(|part| !is_scanned || *part != kinds::INGEST).cloned().collect()
     }
 }
 
@@ -136,7 +141,18 @@ mod tests {
         let alone = film.with_makers(film.named(&["hls.package".into()]).unwrap());
         let incomplete = film.with_makers(Vec::new());
 
+        assert!(film.named(&["scan".into()]).is_err() && film.named(&["ingest".into()]).is_err());
         assert_eq!(alone, ["hls", "hls.audio", "hls.package"]);
         assert_eq!(incomplete, ["conclude", "hls", "hls.audio", "hls.package"]);
+    }
+
+    #[test]
+    fn a_scan_is_started_over_without_taking_the_input_in_again() {
+        use JobState::{Completed, Failed, Skipped};
+        let refused = parts(&[("ingest", Completed), ("scan", Failed), ("ingest.plan", Skipped)]);
+
+        assert_eq!(refused.named(&["scan".into()]).unwrap(), ["scan"]);
+        assert_eq!(refused.with_makers(Vec::new()), ["ingest.plan", "scan"]);
+        assert!(refused.named(&["ingest".into()]).is_err());
     }
 }

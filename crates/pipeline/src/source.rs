@@ -16,7 +16,7 @@ use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::input::{CompletedUpload, Input};
 use crate::keys;
 use crate::kinds::Attempt;
-use crate::records::{InputRecord, SourceAt};
+use crate::records::{InputRecord, SourceAt, TakenRecord};
 use crate::scratch::JobFolder;
 use crate::workshop::Workshop;
 
@@ -225,8 +225,12 @@ async fn completed_upload(shop: &Workshop, tenant: &str, id: &str) -> Attempted<
         StoreError::NotFound { .. } => unknown(),
         other => other.into(),
     })?;
-    let said = serde_json::from_slice(&said)
+    let said: CompletedUpload = serde_json::from_slice(&said)
         .map_err(|error| Failed::unexpected(format!("{sidecar} is not as known: {error}")))?;
+    if let Some(signature) = &said.infected {
+        let message = format!("a scanner found {signature} in the upload {id}");
+        return Err(Failed::for_good("infected", message, "do not open it; upload another file"));
+    }
     Ok((upload, said))
 }
 
@@ -242,6 +246,29 @@ async fn require_unexpired(shop: &Workshop, id: &str, key: &str) -> Attempted<()
             "upload the file again",
         )),
     }
+}
+
+/// Says of an upload that it is infected, so that no later run takes it, and removes its bytes.
+pub(crate) async fn condemn_upload(
+    shop: &Workshop,
+    tenant: &str,
+    id: &str,
+    signature: &str,
+) -> Attempted<()> {
+    let Some((upload, sidecar)) = keys::upload(tenant, id).zip(keys::upload_sidecar(tenant, id)) else {
+        return Ok(());
+    };
+    match completed_upload(shop, tenant, id).await {
+        Ok((_, said)) => {
+            let said = CompletedUpload { infected: Some(signature.to_owned()), ..said };
+            let said = serde_json::to_vec(&said).map_err(|error| Failed::unexpected(error.to_string()))?;
+            shop.blobs.put_bytes(&sidecar, said.into()).await?;
+        }
+        Err(failed) if failed.retryable => return Err(failed),
+        // It has expired, or another run has found the same.
+        Err(_) => {}
+    }
+    Ok(shop.blobs.delete(&upload).await?)
 }
 
 /// Makes what was fetched a blob of the run.
@@ -273,6 +300,12 @@ impl Source {
 
     /// The file itself, or the store's own, or a copy that the worker keeps for all jobs that read it.
     pub(crate) async fn of(attempt: &Attempt<'_>, input: &InputRecord) -> Attempted<Self> {
+        let taken = Taken { at: input.at.clone(), bytes: input.bytes, sha256: input.sha256.clone() };
+        stoppable(attempt, Self::taken(attempt, &taken)).await
+    }
+
+    /// Of an input that was taken in by another job.
+    pub(crate) async fn taken_in(attempt: &Attempt<'_>, input: &TakenRecord) -> Attempted<Self> {
         let taken = Taken { at: input.at.clone(), bytes: input.bytes, sha256: input.sha256.clone() };
         stoppable(attempt, Self::taken(attempt, &taken)).await
     }
@@ -333,7 +366,10 @@ fn room(attempt: &Attempt<'_>) -> Room {
 }
 
 /// Ends with the attempt: what is dropped half-way cleans up after itself.
-async fn stoppable<T>(attempt: &Attempt<'_>, work: impl Future<Output = Attempted<T>>) -> Attempted<T> {
+pub(crate) async fn stoppable<T>(
+    attempt: &Attempt<'_>,
+    work: impl Future<Output = Attempted<T>>,
+) -> Attempted<T> {
     // On the heap: what it awaits is large, and every kind awaits it.
     let stopped = attempt.cancel.run_until_cancelled(Box::pin(work)).await;
     stopped.unwrap_or_else(|| Err(Failed::for_now("cancelled", "the job was stopped", "")))

@@ -36,6 +36,8 @@ pub struct Submission {
     pub traceparent: Option<String>,
     /// What the idempotency key stands for; the submission itself where nothing is said.
     pub keyed_by: Option<Value>,
+    /// The way it came, such as `kafka`, where results are told by the way of their requests.
+    pub came_by: Option<String>,
 }
 
 /// Who is to be told of one run.
@@ -64,6 +66,8 @@ pub struct RunMeta {
     pub webhook: Option<RunWebhook>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub came_by: Option<String>,
 }
 
 impl RunMeta {
@@ -96,6 +100,7 @@ impl Submission {
             webhook: None,
             traceparent: None,
             keyed_by: None,
+            came_by: None,
         }
     }
 
@@ -111,6 +116,7 @@ impl Submission {
             publish_to: self.publish_to,
             webhook: self.webhook,
             traceparent: self.traceparent,
+            came_by: self.came_by,
         };
         let meta =
             serde_json::to_value(meta).map_err(|error| QueueError::Invalid { reason: error.to_string() })?;
@@ -125,9 +131,24 @@ impl Submission {
 
 /// Stores a run; when it returns, the run is never lost.
 pub async fn submit(queue: &dyn Queue, submission: Submission) -> Result<Submitted, QueueError> {
-    let pushed = queue.push(vec![submission.into_push()?]).await?;
-    let pushed = pushed.into_iter().next().and_then(|pushed| Some((pushed.run?, pushed.replayed)));
-    let (run, replayed) = pushed
-        .ok_or_else(|| QueueError::Unexpected { reason: "a run was pushed and none came back".into() })?;
-    Ok(Submitted { run, replayed })
+    let submitted = submit_all(queue, vec![submission]).await?;
+    submitted.into_iter().next().ok_or_else(none_came_back)
+}
+
+/// Stores runs, all or none; says what became of each, in order.
+pub async fn submit_all(
+    queue: &dyn Queue,
+    submissions: Vec<Submission>,
+) -> Result<Vec<Submitted>, QueueError> {
+    let pushes = submissions.into_iter().map(Submission::into_push).collect::<Result<_, _>>()?;
+    let pushed = queue.push(pushes).await?.into_iter();
+    pushed
+        .map(|pushed| {
+            Ok(Submitted { run: pushed.run.ok_or_else(none_came_back)?, replayed: pushed.replayed })
+        })
+        .collect()
+}
+
+fn none_came_back() -> QueueError {
+    QueueError::Unexpected { reason: "a run was pushed and none came back".into() }
 }

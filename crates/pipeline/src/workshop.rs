@@ -13,6 +13,7 @@ use crate::blobs::Blobs;
 use crate::log::ToolRuns;
 use crate::published::Published;
 use crate::records::{InputRecord, SourceAt};
+use crate::scan::Scanning;
 use crate::scratch::{JobFolder, Scratch};
 use crate::source::{CacheRoom, PullPatience, SourceCache};
 
@@ -35,6 +36,10 @@ pub struct Workshop {
     pub sweep_pages: u32,
     /// How long an upload waits to be used.
     pub keep_uploads: Duration,
+    /// How long infected inputs are kept for whoever looks into it.
+    pub keep_quarantine: Duration,
+    /// What inputs are scanned with, and how strictly.
+    pub scanning: Scanning,
     /// Buckets whose objects may be named as inputs: `s3://bucket` or `s3://bucket/prefix`.
     pub input_buckets: Vec<String>,
     /// Whether inputs may be pulled from loopback and private addresses.
@@ -63,6 +68,8 @@ impl Workshop {
             keep_unpublished: Duration::from_hours(24),
             sweep_pages: 25,
             keep_uploads: Duration::from_hours(7 * 24),
+            keep_quarantine: Duration::from_hours(30 * 24),
+            scanning: Scanning::default(),
             input_buckets: Vec::new(),
             allow_private_urls: false,
             pull_patience: PullPatience::default(),
@@ -73,10 +80,12 @@ impl Workshop {
         }
     }
 
-    /// Another one with the same programs and limits, for work that has nothing else to do with this one's.
+    /// Another one with the same programs, limits and scanner, for work that has nothing else to do with this one's. Who asked
+    /// for it waits: a scanner that does not answer is not waited for.
     pub fn apart(&self, queue: Arc<dyn Queue>, blobs: Blobs, scratch: Scratch) -> Self {
         Self {
             limits: self.limits.clone(),
+            scanning: Scanning { attempts: Some(1), ..self.scanning.clone() },
             capabilities: Arc::clone(&self.capabilities),
             ..Self::new(queue, self.toolbox.clone(), blobs, scratch)
         }

@@ -269,13 +269,15 @@ pub struct JobFilter {
 pub struct Page {
     pub before: Option<JobId>,
     pub limit: u32,
+    /// Without payloads, checkpoints and results, which may be large: those are null and none.
+    pub brief: bool,
 }
 
 impl Page {
     pub const MAX_LIMIT: u32 = 1_000;
 
     pub fn first(limit: u32) -> Self {
-        Self { before: None, limit }
+        Self { before: None, limit, brief: false }
     }
 }
 

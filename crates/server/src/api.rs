@@ -12,7 +12,7 @@ mod plan;
 mod playback;
 mod recipes;
 mod runs;
-mod scan;
+pub(crate) mod scan;
 mod session;
 pub(crate) mod transcode;
 pub(crate) mod uploads;

@@ -159,11 +159,7 @@ impl Known {
             }
         };
         let found = self.0.try_get_with(crate::token::hash(shown.text()), look).await;
-        found.map_err(|error: Arc<QueueError>| {
-            tracing::error!(%error, "who asks could not be looked up");
-            Problem::new(Code::Unavailable, "the database does not answer; try again")
-                .retry_after(Duration::from_secs(1))
-        })
+        found.map_err(|error: Arc<QueueError>| not_looked_up(&error))
     }
 
     async fn has(&self, shown: Shown<'_>) -> bool {
@@ -174,6 +170,12 @@ impl Known {
     pub(crate) async fn forget(&self, text: &str) {
         self.0.invalidate(&crate::token::hash(text)).await;
     }
+}
+
+fn not_looked_up(error: &QueueError) -> Problem {
+    tracing::error!(%error, "who asks could not be looked up");
+    Problem::new(Code::Unavailable, "the database does not answer; try again")
+        .retry_after(Duration::from_secs(1))
 }
 
 /// What a request shows of its sender.
@@ -279,9 +281,12 @@ async fn recognised(app: &App, request: &Parts) -> Result<Recognised, Problem> {
             return Ok(Recognised::Refused(problem));
         }
     }
-    if app.options.trust_loopback && is_of_this_machine(peer, request.version, &request.uri, &request.headers)
-    {
-        return Ok(Recognised::As(Caller::trusted()));
+    if is_of_this_machine(peer, request.version, &request.uri, &request.headers) {
+        match app.trusts_this_machine().await {
+            Ok(true) => return Ok(Recognised::As(Caller::trusted())),
+            Ok(false) => {}
+            Err(error) => return Ok(Recognised::Refused(not_looked_up(&error))),
+        }
     }
     slow_down(asker)?;
     Ok(Recognised::Nobody)

@@ -99,7 +99,7 @@ fn operations(description: &Value) -> Vec<Operation<'_>> {
             .filter_map(move |method| item.get(method).map(|value| Operation { method, path, value }))
     });
     let mut each: Vec<_> = each.collect();
-    each.sort_by_key(|operation| (rank(operation.tag()), operation.tag()));
+    each.sort_by(|one, other| (rank(one.tag()), one.tag()).cmp(&(rank(other.tag()), other.tag())));
     each
 }
 

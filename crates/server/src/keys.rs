@@ -95,6 +95,11 @@ pub async fn revoke(queue: &dyn Queue, id: &str) -> Result<Option<Key>, QueueErr
     }
 }
 
+/// Whether there was ever a key, revoked or not: who took the last one back did not mean to let everybody in.
+pub async fn was_any_made(queue: &dyn Queue) -> Result<bool, QueueError> {
+    Ok(!queue.entries(KIND, None, 1).await?.is_empty())
+}
+
 /// Whether anybody could get in by a key.
 pub(crate) async fn is_there_any(queue: &dyn Queue) -> Result<bool, QueueError> {
     Ok(list(queue).await?.iter().any(|key| key.revoked_at.is_none()))
@@ -127,6 +132,9 @@ fn check(new: &NewKey) -> Result<(), QueueError> {
     let is_proper = |text: &str| text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control);
     if !is_proper(&new.tenant) {
         return invalid("a tenant is at most 200 bytes without control characters");
+    }
+    if new.tenant == "*" {
+        return invalid("`*` stands for all tenants where one is asked for, and is the name of none");
     }
     if !is_proper(&new.name) {
         return invalid("the name of a key is at most 200 bytes without control characters");

@@ -37,8 +37,10 @@ mod sessions;
 mod share;
 mod token;
 mod traces;
+mod trust;
 mod turns;
 
+pub use api::scan::ScanOptions;
 pub use api::transcode::TranscodeOptions;
 pub use api::uploads::UploadOptions;
 pub use api::{openapi, router};

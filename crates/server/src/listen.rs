@@ -43,6 +43,7 @@ use tower_http::timeout::TimeoutBody;
 use crate::api::uploads::keep_uploads;
 use crate::app::{App, ServerOptions};
 use crate::keys;
+use crate::observe::new_request_id;
 use crate::problem::{Code, MEDIA_TYPE, Problem};
 use crate::share::Share;
 use crowd::{Busy, Crowd, Seat};
@@ -261,10 +262,11 @@ fn speech(options: &ServerOptions) -> http1::Builder {
 }
 
 async fn turn_away(mut stream: TcpStream) {
-    let busy = full().to_bytes();
+    let id = new_request_id();
+    let busy = full().with_request_id(&id).to_bytes();
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
-         connection: close\r\n\r\n",
+         x-request-id: {id}\r\nconnection: close\r\n\r\n",
         busy.len()
     );
     let answer = async {

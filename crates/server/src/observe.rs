@@ -42,8 +42,11 @@ impl RequestId {
 }
 
 fn made() -> HeaderValue {
-    let id = format!("req_{}", ulid::Ulid::generate());
-    HeaderValue::from_str(&id).unwrap_or_else(|_| HeaderValue::from_static("req"))
+    HeaderValue::from_str(&new_request_id()).unwrap_or_else(|_| HeaderValue::from_static("req"))
+}
+
+pub(crate) fn new_request_id() -> String {
+    format!("req_{}", ulid::Ulid::generate())
 }
 
 /// The outermost layer.

@@ -28,7 +28,8 @@ pub(crate) fn is_of_this_machine(
     headers: &HeaderMap,
 ) -> bool {
     let is_near = peer.is_some_and(|Peer(address)| address.ip().to_canonical().is_loopback());
-    // Proxies that say nothing of themselves speak HTTP/1.0 by default; programs of today do not.
+    // Old proxies that say nothing of themselves speak HTTP/1.0, programs of today do not. A proxy that says nothing in
+    // HTTP/1.1 and passes on a loopback `Host` is not seen here: see `trust.rs`.
     let is_direct =
         version == Version::HTTP_11 && !FORWARDED_BY.iter().any(|name| headers.contains_key(name));
     // A name of somebody else's that leads here was made to lead here: that page would be of the same origin.

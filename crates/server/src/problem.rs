@@ -54,6 +54,7 @@ pub enum Code {
     UnsupportedVersion,
     /// The input was refused or could not be processed; `detail` says why.
     Unprocessable,
+    /// No virus scanner is configured, or it does not answer.
     ScanUnavailable,
     /// All slots for synchronous work are taken; see `Retry-After`.
     Busy,
@@ -223,6 +224,14 @@ impl From<QueueError> for Problem {
                 Self::new(Code::StorageFull, "the database's disk is full; try again later")
                     .retry_after(Duration::from_secs(10))
             }
+            // Waiting mends neither: what is stored cannot be read, or a write of ours forgot that others write too.
+            error @ (QueueError::Unexpected { .. } | QueueError::Stale { .. }) => {
+                tracing::error!(%error, "a request could not be answered");
+                Self::new(
+                    Code::Internal,
+                    "something went wrong here; the log says what, by this request's id",
+                )
+            }
             error => {
                 tracing::error!(%error, "the database did not do what was asked");
                 Self::new(Code::Unavailable, "the database does not answer; try again")
@@ -238,6 +247,7 @@ impl From<Failed> for Problem {
         let code = match failed.code.as_str() {
             "storage_full" | "disk_full" => Code::StorageFull,
             "blob_not_found" => Code::NotFound,
+            "scan_unavailable" => Code::ScanUnavailable,
             _ if failed.retryable => Code::Unavailable,
             "unexpected" => Code::Internal,
             _ => Code::Unprocessable,
@@ -270,5 +280,19 @@ impl IntoResponse for Problem {
         // So that the outermost layer can add the request's id.
         response.extensions_mut().insert(self);
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_database_that_does_not_answer_is_to_be_asked_again() {
+        let code = |error: QueueError| Problem::from(error).code();
+
+        assert_eq!(code(QueueError::Unavailable { reason: "it restarts".into() }), Code::Unavailable);
+        assert_eq!(code(QueueError::Unexpected { reason: "a torn row".into() }), Code::Internal);
+        assert_eq!(code(QueueError::Stale { key: "k".into(), expected: 1, found: 2 }), Code::Internal);
     }
 }

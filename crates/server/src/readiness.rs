@@ -1,4 +1,5 @@
-//! Whether this process can work: database, store, scratch, programs.
+//! Whether this process can work: database, store, scratch, programs, brokers, and the virus scanner where it cannot do
+//! without.
 //!
 //! A look is bounded in time and remembered for a moment, and only one is under way at once: asking often costs nothing.
 //! What exactly went wrong is for the log, not for whoever may ask.
@@ -7,8 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use telecine_connect::kafka::Broker;
 use telecine_media::Program;
-use telecine_pipeline::Workshop;
+use telecine_pipeline::{ScanPolicy, Workshop};
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
 
@@ -23,7 +25,7 @@ const PROBE_KEY: &str = "health/probe";
 /// How one part fares.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Check {
-    /// `database`, `store`, `scratch` or `tools`.
+    /// `database`, `store`, `scratch`, `tools`, `kafka` or `clamd`.
     pub(crate) name: &'static str,
     pub(crate) ok: bool,
     /// What is wrong, in a few words.
@@ -40,6 +42,7 @@ pub(crate) struct Check {
 #[derive(Debug)]
 pub(crate) struct Readiness {
     shop: Arc<Workshop>,
+    kafka: Option<Broker>,
     last: Mutex<Option<Look>>,
 }
 
@@ -51,8 +54,8 @@ struct Look {
 }
 
 impl Readiness {
-    pub(crate) fn new(shop: Arc<Workshop>) -> Self {
-        Self { shop, last: Mutex::new(None) }
+    pub(crate) fn new(shop: Arc<Workshop>, kafka: Option<Broker>) -> Self {
+        Self { shop, kafka, last: Mutex::new(None) }
     }
 
     /// How all parts fare, as of a moment ago at the latest.
@@ -64,9 +67,15 @@ impl Readiness {
         }
         let known_store = last.as_ref().map(|look| look.store.clone());
         let known_store = known_store.filter(|(at, check)| check.ok && at.elapsed() < STORE_REMEMBERED);
-        let (database, store, scratch) =
-            tokio::join!(self.database(), self.store_unless(known_store), self.scratch());
-        let checks = vec![database, store.1.clone(), scratch, self.tools()];
+        let (database, store, scratch, kafka, clamd) = tokio::join!(
+            self.database(),
+            self.store_unless(known_store),
+            self.scratch(),
+            self.kafka(),
+            self.clamd()
+        );
+        let mut checks = vec![database, store.1.clone(), scratch, self.tools()];
+        checks.extend(kafka.into_iter().chain(clamd));
         *last = Some(Look { at: Instant::now(), checks: checks.clone(), store });
         checks
     }
@@ -136,6 +145,40 @@ impl Readiness {
         })
         .await;
         Check { free_bytes, ..check }
+    }
+
+    async fn kafka(&self) -> Option<Check> {
+        let broker = self.kafka.as_ref()?;
+        let check = timed("kafka", async {
+            match broker.missing_topics(WITHIN).await {
+                Ok(missing) if missing.is_empty() => Ok(()),
+                Ok(missing) => {
+                    tracing::warn!(?missing, "not ready: topics of Kafka");
+                    Err("a topic of Kafka is missing")
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "not ready: Kafka");
+                    Err("no broker of Kafka answers")
+                }
+            }
+        });
+        Some(check.await)
+    }
+
+    /// Of interest where inputs are not read without it.
+    async fn clamd(&self) -> Option<Check> {
+        let scanning = &self.shop.scanning;
+        let clamd = scanning.clamd.as_ref().filter(|_| scanning.scan == ScanPolicy::Required)?;
+        let check = timed("clamd", async {
+            match clamd.ping().await {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    tracing::warn!(%error, "not ready: the virus scanner");
+                    Err("the virus scanner does not answer")
+                }
+            }
+        });
+        Some(check.await)
     }
 
     /// They were looked for when the process began.

@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Serve(ServeFlags),
     /// Run jobs until asked to stop; SIGTERM or Ctrl-C finishes what is running first
     Worker(WorkerFlags),
+    /// Take requests in from Kafka and tell results to it, for workers elsewhere on the same database; needs [kafka]
+    Kafka(KafkaFlags),
     /// Make, list and revoke keys of the API
     #[command(subcommand)]
     Key(KeyCommand),
@@ -223,6 +225,13 @@ pub(crate) struct WorkerFlags {
     /// Drain when the process that started this one ends, however it ends
     #[arg(long, hide = true)]
     pub(crate) leave_with_parent: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct KafkaFlags {
+    /// Forget the results that wait for Kafka and keep no more of them: for when it is not used any longer
+    #[arg(long)]
+    pub(crate) leave: bool,
 }
 
 #[derive(Args, Debug)]
@@ -422,7 +431,7 @@ pub(crate) struct JobFlags {
     /// 0 to 100, higher first
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) priority: Option<u8>,
-    /// Another lane than the kind's own
+    /// Another lane than the kind's own, or than `remote` for a kind that another program runs
     #[arg(long)]
     pub(crate) lane: Option<String>,
     /// For whom; see `telecine tenants`

@@ -7,6 +7,7 @@ mod counts;
 mod demo;
 mod doctor;
 mod jobs;
+mod kafka;
 mod key;
 mod limits;
 mod migrate;
@@ -55,6 +56,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Up(_)
         | Command::Serve(_)
         | Command::Worker(_)
+        | Command::Kafka(_)
         | Command::Key(_)
         | Command::Submit(_)
         | Command::Runs(_)
@@ -78,7 +80,8 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         | Command::Config(_) => {}
     }
     let config = configuration::load(cli.global.config.as_deref(), cli.layer())?;
-    let stays = matches!(cli.command, Command::Up(_) | Command::Serve(_) | Command::Worker(_));
+    let stays =
+        matches!(cli.command, Command::Up(_) | Command::Serve(_) | Command::Worker(_) | Command::Kafka(_));
     let otherwise = if stays { "info" } else { "warn" };
     let traces = traces(&cli.command, &config)?;
     logging::start(&config.log, otherwise, traces.as_ref());
@@ -86,6 +89,7 @@ pub(crate) async fn run(cli: Cli, output: &Output) -> Result<Answer> {
         Command::Up(flags) => Box::pin(serve::up(&flags.worker, &config, traces.as_ref())).await,
         Command::Serve(_) => Box::pin(serve::serve(&config)).await,
         Command::Worker(flags) => Box::pin(worker::run(&flags, &config, traces.as_ref())).await,
+        Command::Kafka(flags) => Box::pin(kafka::run(&flags, &config)).await,
         Command::Key(command) => key::run(command, &config, output).await,
         Command::Submit(flags) => Box::pin(submit::run(*flags, &config, output)).await,
         Command::Runs(command) => Box::pin(runs::run(command, &config, output)).await,

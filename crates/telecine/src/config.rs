@@ -6,7 +6,9 @@
 mod environment;
 mod file;
 mod intake;
+mod kafka;
 mod meaning;
+mod scanning;
 mod serving;
 mod webhooks;
 
@@ -17,11 +19,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use telecine_connect::KafkaOptions;
 use telecine_connect::webhooks::ConfiguredEndpoint;
-use telecine_pipeline::did_you_mean;
+use telecine_pipeline::{Scanning, did_you_mean};
 use telecine_queue::Slots;
 
 pub(crate) use intake::Intake;
+pub(crate) use kafka::without_values;
 pub(crate) use meaning::mask_password;
 pub(crate) use serving::Serving;
 pub(crate) use webhooks::without_secrets;
@@ -47,6 +51,12 @@ pub(crate) enum Key {
     MaxVideoSize,
     MaxVideoFps,
     MaxImagePixels,
+    Clamd,
+    ClamdMaxMb,
+    ClamdTimeoutMs,
+    Scan,
+    Unscanned,
+    KeepQuarantineDays,
     Slots,
     Concurrency,
     Kinds,
@@ -76,15 +86,31 @@ pub(crate) enum Key {
     TranscodeSlots,
     MaxTranscodeMb,
     TranscodeTimeoutMs,
+    ScanSlots,
+    MaxScanMb,
     MetricsListen,
     MetricsPublic,
     OtlpEndpoint,
     Webhooks,
+    KafkaBrokers,
+    KafkaGroup,
+    KafkaRequestTopic,
+    KafkaResponseTopic,
+    KafkaDeadLetterTopic,
+    KafkaFormat,
+    KafkaRecipe,
+    KafkaTenant,
+    KafkaResults,
+    KafkaMaxBacklog,
+    KafkaBatch,
+    KafkaCreateTopics,
+    KafkaPassword,
+    KafkaProperties,
     Log,
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 48] = [
+    pub(crate) const ALL: [Self; 70] = [
         Self::Database,
         Self::Store,
         Self::Publish,
@@ -99,6 +125,12 @@ impl Key {
         Self::MaxVideoSize,
         Self::MaxVideoFps,
         Self::MaxImagePixels,
+        Self::Clamd,
+        Self::ClamdMaxMb,
+        Self::ClamdTimeoutMs,
+        Self::Scan,
+        Self::Unscanned,
+        Self::KeepQuarantineDays,
         Self::Slots,
         Self::Concurrency,
         Self::Kinds,
@@ -128,10 +160,26 @@ impl Key {
         Self::TranscodeSlots,
         Self::MaxTranscodeMb,
         Self::TranscodeTimeoutMs,
+        Self::ScanSlots,
+        Self::MaxScanMb,
         Self::MetricsListen,
         Self::MetricsPublic,
         Self::OtlpEndpoint,
         Self::Webhooks,
+        Self::KafkaBrokers,
+        Self::KafkaGroup,
+        Self::KafkaRequestTopic,
+        Self::KafkaResponseTopic,
+        Self::KafkaDeadLetterTopic,
+        Self::KafkaFormat,
+        Self::KafkaRecipe,
+        Self::KafkaTenant,
+        Self::KafkaResults,
+        Self::KafkaMaxBacklog,
+        Self::KafkaBatch,
+        Self::KafkaCreateTopics,
+        Self::KafkaPassword,
+        Self::KafkaProperties,
         Self::Log,
     ];
 
@@ -151,6 +199,12 @@ impl Key {
             Self::MaxVideoSize => "max_video_size",
             Self::MaxVideoFps => "max_video_fps",
             Self::MaxImagePixels => "max_image_pixels",
+            Self::Clamd => "clamd",
+            Self::ClamdMaxMb => "clamd_max_mb",
+            Self::ClamdTimeoutMs => "clamd_timeout_ms",
+            Self::Scan => "scan",
+            Self::Unscanned => "unscanned",
+            Self::KeepQuarantineDays => "keep_quarantine_days",
             Self::Slots => "slots",
             Self::Concurrency => "concurrency",
             Self::Kinds => "kinds",
@@ -180,10 +234,26 @@ impl Key {
             Self::TranscodeSlots => "transcode_slots",
             Self::MaxTranscodeMb => "max_transcode_mb",
             Self::TranscodeTimeoutMs => "transcode_timeout_ms",
+            Self::ScanSlots => "scan_slots",
+            Self::MaxScanMb => "max_scan_mb",
             Self::MetricsListen => "metrics_listen",
             Self::MetricsPublic => "metrics_public",
             Self::OtlpEndpoint => "otlp_endpoint",
             Self::Webhooks => "webhooks",
+            Self::KafkaBrokers => "kafka_brokers",
+            Self::KafkaGroup => "kafka_group",
+            Self::KafkaRequestTopic => "kafka_request_topic",
+            Self::KafkaResponseTopic => "kafka_response_topic",
+            Self::KafkaDeadLetterTopic => "kafka_dead_letter_topic",
+            Self::KafkaFormat => "kafka_format",
+            Self::KafkaRecipe => "kafka_recipe",
+            Self::KafkaTenant => "kafka_tenant",
+            Self::KafkaResults => "kafka_results",
+            Self::KafkaMaxBacklog => "kafka_max_backlog",
+            Self::KafkaBatch => "kafka_batch",
+            Self::KafkaCreateTopics => "kafka_create_topics",
+            Self::KafkaPassword => "kafka_password",
+            Self::KafkaProperties => "kafka_properties",
             Self::Log => "log",
         }
     }
@@ -213,6 +283,11 @@ impl Key {
             Self::MaxVideoSize => Some("8192x4320"),
             Self::MaxVideoFps => Some("240"),
             Self::MaxImagePixels => Some("100000000"),
+            // What clamd looks at (its MaxFileSize) as Debian configures it; by itself it is 100. Of more it says OK unseen.
+            Self::ClamdMaxMb => Some("25"),
+            Self::ClamdTimeoutMs => Some("180000"),
+            Self::Unscanned => Some("refuse"),
+            Self::KeepQuarantineDays => Some("30"),
             Self::Listen => Some("127.0.0.1:8700"),
             Self::RequestsPerSecond => Some("1000"),
             Self::MaxConnections => Some("4096"),
@@ -223,9 +298,13 @@ impl Key {
             Self::TranscodeSlots => Some("2"),
             Self::MaxTranscodeMb => Some("64"),
             Self::TranscodeTimeoutMs => Some("60000"),
+            Self::ScanSlots => Some("4"),
+            Self::MaxScanMb => Some("256"),
             Self::MetricsPublic => Some("off"),
             // What these default to depends on the machine and on other keys; see `meaning`.
-            Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback | Self::Uploads => None,
+            Self::Store | Self::Scratch | Self::Slots | Self::TrustLoopback | Self::Uploads | Self::Scan => {
+                None
+            }
             // Below `_published/` of the store.
             Self::Publish => None,
             // As large as an input may be.
@@ -233,7 +312,21 @@ impl Key {
             Self::Concurrency | Self::InputFolders | Self::Kinds | Self::Name | Self::Recipes => None,
             // Nothing is taken from a bucket, and no run deleted, that nobody named.
             Self::InputBuckets | Self::KeepRunsDays => None,
-            Self::PublicUrl | Self::CorsOrigins | Self::MetricsListen | Self::OtlpEndpoint => None,
+            Self::Clamd | Self::PublicUrl | Self::CorsOrigins | Self::MetricsListen | Self::OtlpEndpoint => {
+                None
+            }
+            Self::KafkaGroup => Some("telecine"),
+            Self::KafkaRequestTopic => Some("optimize-request"),
+            Self::KafkaResponseTopic => Some("optimize-response"),
+            Self::KafkaDeadLetterTopic => Some("optimize-request.dead"),
+            Self::KafkaFormat => Some("telecine"),
+            Self::KafkaRecipe => Some("optimize"),
+            Self::KafkaResults => Some("all"),
+            Self::KafkaMaxBacklog => Some("10000"),
+            Self::KafkaBatch => Some("500"),
+            Self::KafkaCreateTopics => Some("off"),
+            // Without brokers there is no Kafka.
+            Self::KafkaBrokers | Self::KafkaTenant | Self::KafkaPassword | Self::KafkaProperties => None,
             // A process whose configuration does not mention them leaves those that others have stored.
             Self::Webhooks => None,
         }
@@ -328,6 +421,10 @@ pub(crate) struct Config {
     pub(crate) input_folders: Vec<PathBuf>,
     /// Where else inputs may come from, and how large they may be.
     pub(crate) intake: Intake,
+    /// What inputs are scanned with, and how strictly.
+    pub(crate) scanning: Scanning,
+    /// How long infected inputs are kept.
+    pub(crate) keep_quarantine: Duration,
     pub(crate) slots: Slots,
     /// `None` means every kind this program knows.
     pub(crate) kinds: Option<Vec<String>>,
@@ -353,6 +450,8 @@ pub(crate) struct Config {
     pub(crate) otlp_endpoint: Option<String>,
     /// Who is told of runs; `None` where the configuration says nothing about it.
     pub(crate) webhooks: Option<Vec<ConfiguredEndpoint>>,
+    /// Where requests come from and results go, if anywhere.
+    pub(crate) kafka: Option<KafkaOptions>,
     pub(crate) log: Log,
     typed: Layer,
 }
@@ -427,6 +526,8 @@ fn unknown_key(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use telecine_pipeline::{ScanPolicy, UnscannedPolicy};
+
     use super::*;
 
     fn layers(file: &str, variables: &[(&str, &str)], flags: &[(Key, &'static str, &str)]) -> Result<Config> {
@@ -571,6 +672,23 @@ mod tests {
     }
 
     #[test]
+    fn who_has_a_scanner_wants_every_input_scanned() {
+        let scanning = |file: &str| layers(file, &[], &[]).expect("valid").scanning;
+
+        let (none, some) = (scanning(""), scanning("clamd = \"unix:/run/clamav/clamd.ctl\""));
+        let loose = scanning(
+            "clamd = \"tcp:clamd:3310\"\nscan = \"optional\"\nunscanned = \"allow\"\nclamd_max_mb = 25",
+        );
+
+        assert_eq!((none.clamd, none.scan), (None, ScanPolicy::Off));
+        assert_eq!((some.scan, some.unscanned), (ScanPolicy::Required, UnscannedPolicy::Refuse));
+        assert_eq!((loose.scan, loose.unscanned), (ScanPolicy::Optional, UnscannedPolicy::Allow));
+        let clamd = loose.clamd.expect("configured");
+        assert_eq!((clamd.address.to_string().as_str(), clamd.max_bytes), ("tcp:clamd:3310", 25 << 20));
+        assert_eq!(Some(clamd.within), some.clamd.map(|clamd| clamd.within));
+    }
+
+    #[test]
     fn slots_and_concurrency_in_one_place_are_refused() {
         let refusal = refusal(layers("concurrency = 4\nslots = { cpu = 2 }", &[], &[]));
 
@@ -632,6 +750,12 @@ mod tests {
             ("max_video_fps = 0", "max_video_fps"),
             ("max_image_pixels = 300000000", "268435456"),
             ("keep_runs_days = 0", "leave it out"),
+            ("clamd = \"/run/clamav/clamd.ctl\"", "unix:/PATH"),
+            ("clamd = \"tcp:localhost\"", "tcp:HOST:PORT"),
+            ("clamd_max_mb = 2049", "2047"),
+            ("scan = \"always\"", "required, optional or off"),
+            ("scan = \"required\"", "clamd"),
+            ("unscanned = \"warn\"", "refuse or allow"),
             ("log = \"json,=,=\"", "log"),
             ("listen = \"8700\"", "127.0.0.1:8700"),
             ("listen = \"media.example:8700\"", "listen"),
@@ -717,6 +841,56 @@ mod tests {
             assert!(refusal.contains(expected) && refusal.contains("telecine.toml:1:"), "{refusal}");
             assert!(!refusal.contains("hush-hush"), "{refusal}");
         }
+    }
+
+    #[test]
+    fn kafka_is_a_table_of_the_file_or_variables() {
+        let file = "[kafka]\nbrokers = [\"a:9092\", \"b:9092\"]\nformat = \"optimize\"\nbatch = 20\ncreate_topics = true\n\
+                    [kafka.properties]\n\"security.protocol\" = \"SASL_SSL\"\n\"session.timeout.ms\" = 6000";
+        let variables = [
+            ("TELECINE_KAFKA_BROKERS", "a:9092, b:9092"),
+            ("TELECINE_KAFKA_FORMAT", "optimize"),
+            ("TELECINE_KAFKA_BATCH", "20"),
+            ("TELECINE_KAFKA_CREATE_TOPICS", "on"),
+            (
+                "TELECINE_KAFKA_PROPERTIES",
+                r#"{"security.protocol": "SASL_SSL", "session.timeout.ms": "6000"}"#,
+            ),
+        ];
+
+        let of_file = layers(file, &[], &[]).expect("valid").kafka.expect("configured");
+        let of_variables = layers("", &variables, &[]).expect("valid").kafka.expect("configured");
+        let with_password = layers(file, &[("TELECINE_KAFKA_PASSWORD", "hush")], &[]).expect("valid");
+
+        assert_eq!(of_file, of_variables);
+        assert_eq!(of_file.brokers, "a:9092,b:9092");
+        assert_eq!(of_file.properties["session.timeout.ms"], "6000");
+        assert_eq!(with_password.kafka.expect("configured").properties["sasl.password"], "hush");
+        let by_default = layers("[kafka]\nbrokers = \"a\"", &[], &[]).expect("valid").kafka;
+        assert_eq!(by_default, Some(KafkaOptions::new("a")), "what the library does by itself");
+        assert_eq!(layers("", &[], &[]).expect("valid").kafka, None);
+    }
+
+    #[test]
+    fn a_wrong_value_of_kafka_is_refused_and_no_secret_repeated() {
+        for (lines, expected) in [
+            ("group = \"x\"", "kafka_brokers is not"),
+            ("brokers = \"kafka://a\"", "broker-1:9092"),
+            ("brokers = \"a\"\nbroker = \"b\"", "did you mean `kafka_brokers`?"),
+            ("brokers = \"a\"\nformat = \"xml\"", "telecine or optimize"),
+            ("brokers = \"a\"\nresults = \"some\"", "all or kafka"),
+            ("brokers = \"a\"\nrequest_topic = \"a b\"", "kafka_request_topic"),
+            ("brokers = \"a\"\nrequest_topic = \"optimize-response\"", "the same topic"),
+            ("brokers = \"a\"\nmax_backlog = 0", "kafka_max_backlog"),
+            ("brokers = \"a\"\n[kafka.properties]\n\"enable.idempotence\" = \"hush\"", "enable.idempotence"),
+            ("brokers = \"a\"\n[kafka.properties]\n\"sasl.password\" = [\"hush\"]", "kafka_properties"),
+        ] {
+            let refusal = refusal(layers(&format!("[kafka]\n{lines}"), &[], &[]));
+            assert!(refusal.contains(expected) && refusal.contains("telecine.toml:"), "{lines}: {refusal}");
+            assert!(!refusal.contains("hush"), "{refusal}");
+        }
+        let shown = without_values(r#"{"security.protocol": "SASL_SSL", "ssl.key.password": "hush"}"#);
+        assert_eq!(shown, "security.protocol=SASL_SSL, ssl.key.password=***");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod cli;
 mod commands;
 mod config;
 mod human;
+mod kafka;
 mod kinds;
 mod logging;
 mod output;

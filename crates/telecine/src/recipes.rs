@@ -35,6 +35,12 @@ pub(crate) fn chosen(named: &str, settings: &[String], config: &Config) -> Resul
     with_settings(&recipe, settings)
 }
 
+/// The same as a run of it should be: with the scan that this configuration wants. Refused where nobody could do that.
+pub(crate) fn to_run(named: &str, settings: &[String], config: &Config) -> Result<Recipe> {
+    let settled = config.scanning.settled(chosen(named, settings, config)?);
+    settled.map_err(|failed| anyhow!("{}: {}\nnext: {}", failed.code, failed.message, failed.hint))
+}
+
 pub(crate) fn with_settings(recipe: &Recipe, settings: &[String]) -> Result<Recipe> {
     let wrong = |errors| anyhow!("--set is not valid\n{errors}");
     recipe.with_params(&parse_params(settings).map_err(wrong)?).map_err(wrong)

@@ -30,6 +30,8 @@ pub(crate) fn open(config: &Config, queue: &Arc<dyn Queue>) -> Result<Workshop> 
     shop.allow_private_urls = config.intake.allow_private_urls;
     shop.pull_patience = config.intake.patience;
     shop.keep_runs = config.keep_runs;
+    shop.scanning = config.scanning.clone();
+    shop.keep_quarantine = config.keep_quarantine;
     Ok(shop)
 }
 

@@ -52,6 +52,7 @@ impl ConfiguredEndpoint {
             secrets: Secrets {
                 current: self.secret.clone(),
                 previous: previous.map(|secret| Retired { secret, valid_until: None }),
+                older: Vec::new(),
             },
             created_at: known.map_or_else(Timestamp::now, |known| known.created_at),
         }

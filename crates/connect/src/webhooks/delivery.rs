@@ -13,8 +13,9 @@ use super::log::{AttemptShown, Log, Try};
 use super::message::{Message, Recipient, ping};
 use super::{WebhookError, Webhooks};
 
-/// Jobs that one look at the database brings.
-const SCAN_PAGE: u32 = 200;
+/// Jobs that one look at the database brings, with the bodies that they send: few at a time, or a log of large ones would
+/// take hundreds of megabytes.
+const SCAN_PAGE: u32 = 20;
 /// Jobs that one page of the log looks at, at most: a page may be short, and the next one goes on from there.
 const SCAN_JOBS: usize = 2_000;
 /// Clocks of hosts differ by less.
@@ -198,7 +199,7 @@ impl Webhooks {
         };
         let (mut data, mut seen, mut before) = (Vec::new(), 0, before);
         loop {
-            let listed = self.queue().list(&jobs, Page { before, limit: SCAN_PAGE }).await?;
+            let listed = self.queue().list(&jobs, Page { before, ..Page::first(SCAN_PAGE) }).await?;
             for job in &listed.data {
                 if filter.run.as_ref().is_some_and(|run| is_older_than(job, run)) {
                     return Ok(DeliveryPage { data, next: None });

@@ -14,7 +14,7 @@ pub const MAX_EVENTS: usize = 50;
 pub const MAX_DESCRIPTION_CHARS: usize = 500;
 const MAX_WORDS: usize = 4;
 const MAX_WORD_BYTES: usize = 40;
-/// Told all the time, so only to whoever asks for it by name.
+/// Told all the time, so to whoever listens to a stream, and to no webhook.
 const PROGRESS: &str = "run.progress";
 
 /// The name of an endpoint, such as `we_01J9Z…`.
@@ -125,7 +125,7 @@ pub struct Endpoint {
     pub id: EndpointId,
     pub tenant: String,
     pub url: String,
-    /// Empty: all but `run.progress`.
+    /// Empty: all.
     pub events: Vec<EventPattern>,
     pub description: String,
     /// Why nothing is sent to it, if nothing is.
@@ -159,10 +159,8 @@ pub enum ManagedBy {
 
 impl Endpoint {
     pub fn wants(&self, event: &str) -> bool {
-        match self.events.is_empty() {
-            true => event != PROGRESS,
-            false => self.events.iter().any(|pattern| pattern.matches(event)),
-        }
+        let is_asked_for = || self.events.is_empty() || self.events.iter().any(|it| it.matches(event));
+        event != PROGRESS && is_asked_for()
     }
 }
 
@@ -220,10 +218,16 @@ pub(super) fn check_url(outside: &Outside, url: &str) -> Result<(), WebhookError
 }
 
 pub(super) fn check_events(events: &[EventPattern]) -> Result<(), WebhookError> {
-    match events.len() <= MAX_EVENTS {
-        true => Ok(()),
-        false => Err(WebhookError::invalid("events", format!("there are more than {MAX_EVENTS}"))),
+    if events.len() > MAX_EVENTS {
+        return Err(WebhookError::invalid("events", format!("there are more than {MAX_EVENTS}")));
     }
+    if events.iter().any(|pattern| pattern.0 == PROGRESS) {
+        return Err(WebhookError::invalid(
+            "events",
+            "`run.progress` is not sent to webhooks; listen to GET /v1/runs/{id}/events for it",
+        ));
+    }
+    Ok(())
 }
 
 pub(super) fn check_description(text: &str) -> Result<(), WebhookError> {
@@ -272,7 +276,9 @@ mod tests {
         assert!(all.wants("run.created") && all.wants("asset.approved") && !all.wants("run.progress"));
         assert!(some.wants("run.succeeded") && some.wants("asset.approved"));
         assert!(!some.wants("run.failed") && !some.wants("assets.other") && !some.wants("run.progress"));
-        assert!(endpoint(&["run.*"]).wants("run.progress") && endpoint(&["*"]).wants("run.progress"));
+        assert!(!endpoint(&["run.*"]).wants("run.progress") && !endpoint(&["*"]).wants("run.progress"));
+        assert!(check_events(&patterns(&["run.*", "*"])).is_ok());
+        assert!(check_events(&patterns(&["run.failed", "run.progress"])).is_err(), "it is never sent");
     }
 
     #[test]

@@ -1,30 +1,15 @@
 //! What is sent: made once, when the event leaves the outbox, and the same bytes at every try.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use telecine_queue::{Event, JobId, MAX_JSON_BYTES, RunId, Timestamp};
 use ulid::Ulid;
 
 use super::endpoint::EndpointId;
+use crate::told::{self, Shortened};
 
 /// Of a test that somebody asked for.
 pub(super) const PING: &str = "ping";
-
-/// What is left of a run's document that is too long without its files, too.
-const ESSENTIAL: [&str; 12] = [
-    "id",
-    "object",
-    "external_id",
-    "recipe",
-    "status",
-    "priority",
-    "progress",
-    "created_at",
-    "started_at",
-    "playable_at",
-    "finished_at",
-    "error",
-];
 
 /// The payload of a delivery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,15 +58,15 @@ impl Telling<'_> {
     /// The message, short enough for the queue: where the document of the run is too long, it comes without its lists
     /// of files, or with the essential alone, and says so.
     pub(super) fn to(&self, recipient: &Recipient, after: Option<JobId>) -> Message {
-        let (full, without_files, essential) =
-            (|| (self.document.clone(), &[][..]), || self.without_files(), || self.essential());
-        for shorten in [&full as &dyn Fn() -> (Value, &'static [&'static str]), &without_files] {
+        let (full, without_files) =
+            (|| -> Shortened { (self.document.clone(), &[]) }, || told::without_files(self.document));
+        for shorten in [&full as &dyn Fn() -> Shortened, &without_files] {
             let message = self.message(recipient, after, shorten());
             if fits(&message) {
                 return message;
             }
         }
-        self.message(recipient, after, essential())
+        self.message(recipient, after, told::essential(self.document))
     }
 
     fn message(
@@ -109,24 +94,6 @@ impl Telling<'_> {
             traceparent: self.traceparent.map(str::to_owned),
         }
     }
-
-    fn without_files(&self) -> (Value, &'static [&'static str]) {
-        let mut document = self.document.clone();
-        let outputs = document.get_mut("outputs").and_then(Value::as_array_mut);
-        for output in outputs.into_iter().flatten().filter_map(Value::as_object_mut) {
-            output.remove("files");
-        }
-        (document, &["run.outputs.files"])
-    }
-
-    fn essential(&self) -> (Value, &'static [&'static str]) {
-        let essential: Map<String, Value> = ESSENTIAL
-            .iter()
-            .filter_map(|name| Some(((*name).to_owned(), self.document.get(name)?.clone())))
-            .collect();
-        let omitted = &["run.input", "run.steps", "run.outputs", "run.warnings", "run.metadata"];
-        (Value::Object(essential), omitted)
-    }
 }
 
 /// A test of an endpoint.
@@ -145,7 +112,7 @@ pub(super) fn ping(endpoint: &EndpointId) -> Message {
 }
 
 /// The name of an event, made of what it is: whoever tells of it again tells of the same.
-fn event_id(run: &RunId, seq: u64) -> String {
+pub(crate) fn event_id(run: &RunId, seq: u64) -> String {
     let ulid = run.as_str().trim_start_matches("run_");
     format!("evt_{ulid}_{seq}")
 }
@@ -156,15 +123,6 @@ fn body(event: &str, at: Timestamp, data: &Value) -> String {
 
 fn fits(message: &Message) -> bool {
     serde_json::to_string(message).is_ok_and(|text| text.len() <= MAX_JSON_BYTES)
-}
-
-/// A trace context as the W3C writes it; anything else is not passed on.
-pub(super) fn is_traceparent(text: &str) -> bool {
-    let parts: Vec<&str> = text.split('-').collect();
-    let is_hex = |part: &str, length: usize| {
-        part.len() == length && part.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
-    };
-    matches!(parts[..], ["00", trace, span, flags] if is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2))
 }
 
 #[cfg(test)]
@@ -227,13 +185,5 @@ mod tests {
         assert!(fits(&message));
         assert_eq!(body["data"]["run"], json!({"id": "x", "status": "failed"}));
         assert!(body["data"]["omitted"].as_array().unwrap().contains(&json!("run.steps")));
-    }
-
-    #[test]
-    fn a_trace_context_is_passed_on_if_it_is_one() {
-        assert!(is_traceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
-        for wrong in ["", "00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-1-2-3", "a\r\nb"] {
-            assert!(!is_traceparent(wrong), "{wrong:?}");
-        }
     }
 }

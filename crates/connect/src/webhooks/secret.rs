@@ -1,7 +1,7 @@
 //! What deliveries are signed with, as the Standard Webhooks scheme has it.
 //!
 //! A receiver keeps the secret and computes the same: HMAC-SHA256 over `id.timestamp.body`. While a secret is being
-//! rotated there are two signatures, so that a receiver may change over at any moment of a day.
+//! rotated there are two signatures or more, so that a receiver may change over at any moment of a day.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,8 +16,10 @@ use telecine_queue::Timestamp;
 const PREFIX: &str = "whsec_";
 /// Of a secret that is made here; the scheme takes 24 to 64.
 const MADE_BYTES: usize = 32;
-/// How long the secret before the current one is still signed with.
+/// How long a secret that was replaced is still signed with.
 pub const ROTATES_WITHIN: Duration = Duration::from_hours(24);
+/// Of secrets before the previous one. Whoever rotates more often than that in a day loses the oldest.
+const MOST_OLDER: usize = 8;
 
 /// A key that sender and receiver share, written `whsec_…`. Never printed by accident.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,12 +81,15 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The secret of an endpoint, and the one before it for as long as that counts.
+/// The secret of an endpoint, and those before it for as long as they count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secrets {
     pub current: Secret,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Retired>,
+    /// Those before the previous one that still count, newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub older: Vec<Retired>,
 }
 
 /// A secret that is being replaced.
@@ -97,29 +102,37 @@ pub struct Retired {
 
 impl Secrets {
     pub fn generate() -> Result<Self, getrandom::Error> {
-        Ok(Self { current: Secret::generate()?, previous: None })
+        Ok(Self { current: Secret::generate()?, previous: None, older: Vec::new() })
     }
 
-    /// A new current secret; the old one is still signed with for a day.
+    /// A new current secret; the old one is still signed with for a day, and so is each before it to the end of its own.
     pub fn rotate(&mut self, now: Timestamp) -> Result<(), getrandom::Error> {
         let retired = std::mem::replace(&mut self.current, Secret::generate()?);
+        let older = std::mem::take(&mut self.older);
+        self.older = self.previous.take().into_iter().chain(older).filter(|it| it.counts(now)).collect();
+        self.older.truncate(MOST_OLDER);
         self.previous = Some(Retired { secret: retired, valid_until: Some(now.plus(ROTATES_WITHIN)) });
         Ok(())
     }
 
     /// The secret before the current one, while it counts.
     pub fn previous(&self, now: Timestamp) -> Option<&Retired> {
-        self.previous.as_ref().filter(|retired| retired.valid_until.is_none_or(|until| now < until))
+        self.previous.as_ref().filter(|retired| retired.counts(now))
     }
 
     /// The value of `webhook-signature`.
     pub fn signatures(&self, id: &str, now: Timestamp, body: &str) -> String {
         let seconds = now.as_ms().div_euclid(1_000);
-        let current = self.current.sign(id, seconds, body);
-        match self.previous(now) {
-            Some(retired) => format!("{current} {}", retired.secret.sign(id, seconds, body)),
-            None => current,
-        }
+        let retired = self.previous.iter().chain(&self.older).filter(|retired| retired.counts(now));
+        let secrets = std::iter::once(&self.current).chain(retired.map(|retired| &retired.secret));
+        let signatures: Vec<String> = secrets.map(|secret| secret.sign(id, seconds, body)).collect();
+        signatures.join(" ")
+    }
+}
+
+impl Retired {
+    fn counts(&self, now: Timestamp) -> bool {
+        self.valid_until.is_none_or(|until| now < until)
     }
 }
 
@@ -151,6 +164,28 @@ mod tests {
         assert_ne!(rotating.split(' ').next(), Some(old.as_str()));
         assert_eq!(new.split(' ').count(), 1);
         assert_eq!(new, Secrets { previous: None, ..secrets }.signatures("evt_1", after, "{}"));
+    }
+
+    #[test]
+    fn a_second_rotation_takes_nothing_from_the_first() {
+        let (mut secrets, now) = (Secrets::generate().unwrap(), Timestamp::from_ms(1_700_000_000_000));
+        let first = secrets.signatures("evt_1", now, "{}");
+        secrets.rotate(now).unwrap();
+        let later = now.plus(ROTATES_WITHIN / 2);
+        secrets.rotate(later).unwrap();
+
+        let signatures = secrets.signatures("evt_1", now, "{}");
+        let stored: Secrets = serde_json::from_value(serde_json::to_value(&secrets).unwrap()).unwrap();
+
+        assert_eq!(signatures.split(' ').count(), 3);
+        assert_eq!(signatures.split(' ').next_back(), Some(first.as_str()));
+        assert_eq!(stored, secrets);
+        let after = now.plus(ROTATES_WITHIN);
+        assert_eq!(secrets.signatures("evt_1", after, "{}").split(' ').count(), 2);
+        for _ in 0..100 {
+            secrets.rotate(after).unwrap();
+        }
+        assert_eq!(secrets.signatures("evt_1", after, "{}").split(' ').count(), MOST_OLDER + 2);
     }
 
     #[test]

@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use telecine_pipeline::{RunMeta, describe};
+use telecine_pipeline::RunMeta;
 use telecine_queue::{Event, JobId, Limit, NewJob, NewRecord, Push, QueueError, Run, RunId, Sink, SinkError};
 
 use super::deliver::{KIND, LANE};
 use super::endpoint::{Endpoint, run_wants};
-use super::message::{Message, Recipient, Telling, is_traceparent};
+use super::message::{Message, Recipient, Telling};
 use super::{Webhooks, short_hash};
+use crate::told;
+use crate::traceparent::is_traceparent;
 
 /// What the outbox knows it by.
 pub const SINK: &str = "webhooks";
@@ -88,7 +90,7 @@ impl WebhookSink {
         if wanted.is_empty() {
             return Ok(());
         }
-        let document = self.document(&run, meta.is_some()).await?;
+        let document = told::document(queue, &run, meta.is_some()).await?;
         let traceparent = meta.as_ref().and_then(|meta| meta.traceparent.as_deref());
         let traceparent = traceparent.filter(|text| is_traceparent(text));
         let mut last_told = self.last_told(&run.id).await?;
@@ -117,19 +119,6 @@ impl WebhookSink {
             listeners.push(Listener { recipient, limit_key, endpoint: None });
         }
         Ok(listeners)
-    }
-
-    async fn document(&self, run: &Run, is_of_recipe: bool) -> Result<Value, QueueError> {
-        if !is_of_recipe {
-            // Pushed by somebody else than us: what the queue knows is all there is.
-            let Run { id, external_id, name, state, created_at, finished_at, .. } = run;
-            return Ok(json!({
-                "id": id, "object": "run", "external_id": external_id, "name": name, "status": state,
-                "created_at": created_at, "finished_at": finished_at,
-            }));
-        }
-        let document = describe(self.webhooks.queue(), &run.id).await?;
-        serde_json::to_value(document).map_err(|error| QueueError::Unexpected { reason: error.to_string() })
     }
 
     /// One transaction for all who are told of an event.

@@ -1,10 +1,13 @@
-//! What webhooks promise, on real databases, with real workers and real receivers on loopback.
+//! What webhooks and Kafka promise, on real databases, with real workers, and real receivers and brokers on loopback.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod answers;
 mod endpoints;
 mod isolation;
+mod kafka;
+#[allow(dead_code, reason = "the program's own tests use more of it")]
+mod kafka_server;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
 mod postgres_server;
@@ -25,10 +28,14 @@ fn main() -> ExitCode {
         answers::trials(&server),
         endpoints::trials(&server),
         isolation::trials(&server),
+        kafka::trials(&server),
         relays::trials(&server),
         signatures::trials(),
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
     server.stop();
+    if let Some(broker) = kafka::SHARED.get() {
+        broker.kill();
+    }
     conclusion.exit_code()
 }

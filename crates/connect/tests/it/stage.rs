@@ -112,7 +112,7 @@ impl Stage {
     /// The same, that names an address of its own.
     pub(crate) async fn run_telling(&self, tenant: &str, url: Option<&str>) -> RunId {
         let meta = RunMeta {
-            recipe: Recipe { name: "test".into(), description: String::new(), steps: Vec::new() },
+            recipe: Recipe::new("test", Vec::new()),
             input: Input::Upload("01JX".into()),
             priority: 50,
             fresh: false,
@@ -120,6 +120,7 @@ impl Stage {
             publish_to: None,
             webhook: url.map(|url| RunWebhook { url: url.to_owned() }),
             traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+            came_by: None,
         };
         let run = NewRun {
             name: "test".into(),

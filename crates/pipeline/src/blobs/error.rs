@@ -32,9 +32,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    pub(crate) const NOT_FOUND: &str = "blob_not_found";
+
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NotFound { .. } => "blob_not_found",
+            Self::NotFound { .. } => Self::NOT_FOUND,
             Self::Denied { .. } => "storage_denied",
             Self::Full { .. } => "storage_full",
             Self::Unavailable { .. } => "storage_unavailable",

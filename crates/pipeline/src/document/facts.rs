@@ -12,7 +12,8 @@ use super::{
 };
 use crate::recipe::Step;
 use crate::records::{
-    FailureRecord, InputRecord, OutputRecord, PublishedRecord, RunRecord, StoredFile, WarningRecord, parse_as,
+    FailureRecord, InputRecord, OutputRecord, PublishedRecord, RunRecord, ScanRecord, StoredFile,
+    WarningRecord, parse_as,
 };
 use crate::submission::RunMeta;
 
@@ -50,7 +51,10 @@ impl Facts {
             warnings: self.warnings(&outputs)?,
             outputs,
             error: self.error()?,
-            input: shown(&meta, input.as_ref()),
+            input: InputShown {
+                scan: self.all::<ScanRecord>()?.pop().map(|scan| scan.status),
+                ..shown(&meta, input.as_ref())
+            },
             publish_to: meta.publish_to,
             metadata: meta.metadata,
             id: self.run.id.clone(),
@@ -302,6 +306,7 @@ fn shown(meta: &RunMeta, input: Option<&InputRecord>) -> InputShown {
         uri: meta.input.to_string(),
         sha256: input.map(|input| input.sha256.clone()),
         bytes: input.map(|input| input.bytes),
+        scan: None,
         probe: input.map(|input| probe_shown(input, input.probe.as_ref())),
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! - Runs whose time is over, and runs that came to nothing and that history has forgotten ([`runs`]).
 //! - Blobs of ended runs that no output names ([`runs`]), and blobs of runs that the database does not know ([`orphans`]).
-//! - Uploads that expired and that no run waits for ([`uploads`]), and puts that never ended.
+//! - Uploads that expired and that no run waits for ([`uploads`]), infected inputs that were kept for long enough, and
+//!   puts that never ended.
 //!
 //! How far it came is noted in the store, one [`note`] for each database that uses it; the next sweep goes on from there.
 
@@ -21,6 +22,7 @@ use telecine_queue::{Failure, Job, JobContext, Kind, Missed, NewJob, NewSchedule
 
 use super::{SWEEP, lane_of};
 use crate::failure::Attempted;
+use crate::scan::sweep_quarantine;
 use crate::workshop::Workshop;
 
 use note::{Note, database_of};
@@ -38,6 +40,8 @@ pub(crate) struct Swept {
     /// Runs that the database does not know.
     orphans: usize,
     uploads: usize,
+    /// Infected inputs whose time is over.
+    quarantined: usize,
     /// Puts that never ended.
     unfinished: usize,
 }
@@ -79,7 +83,7 @@ impl Kind for Sweep {
         let swept = sweep(&self.0, context).await.map_err(|failed| failed.settle(job, context))?;
         Ok(json!({
             "runs": swept.runs, "blobs": swept.blobs, "orphans": swept.orphans, "uploads": swept.uploads,
-            "unfinished": swept.unfinished,
+            "unfinished": swept.unfinished, "quarantined": swept.quarantined,
         }))
     }
 }
@@ -96,6 +100,7 @@ async fn sweep(shop: &Workshop, context: &JobContext) -> Attempted<Swept> {
     runs::sweep(shop, &stopping, &mut note, &mut swept).await?;
     sweep_unfinished(shop, &mut swept).await;
     uploads::sweep(shop, &mut swept).await?;
+    swept.quarantined = sweep_quarantine(shop).await?;
     if let Some(database) = &database {
         orphans::sweep(shop, &stopping, database, &mut note, &mut swept).await?;
         note.write(&shop.blobs, database).await?;

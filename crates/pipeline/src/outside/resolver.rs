@@ -47,7 +47,10 @@ impl Resolve for CheckedResolver {
 impl CheckedResolver {
     fn require_allowed(&self, host: &str, found: &[SocketAddr]) -> Result<(), NotPublic> {
         match found.iter().map(SocketAddr::ip).find(|address| !(self.is_allowed)(*address)) {
-            Some(address) => Err(NotPublic { host: host.to_owned(), address }),
+            Some(address) => {
+                tracing::info!(host, %address, "no request is sent there: the address is not public");
+                Err(NotPublic { host: host.to_owned(), address })
+            }
             None => Ok(()),
         }
     }

@@ -10,12 +10,13 @@ use super::order::sorted;
 use super::{Recipe, STEP_KINDS, Step, is_usually_required, with};
 use crate::media_type::{MediaType, any_of};
 use crate::nearest::did_you_mean;
+use crate::scan::{ScanPolicy, UnscannedPolicy};
 
-const RECIPE_KEYS: [&str; 2] = ["description", "steps"];
+const RECIPE_KEYS: [&str; 4] = ["description", "scan", "steps", "unscanned"];
 const STEP_KEYS: [&str; 9] =
     ["kind", "for", "needs", "with", "required", "lane", "priority", "attempts", "enabled"];
 /// What lies beside the folders of steps in a store, and the steps that every run begins and may end with.
-const RESERVED: [&str; 6] = ["source", "cache", "uploads", "ingest", "publish", "conclude"];
+const RESERVED: [&str; 7] = ["source", "cache", "uploads", "ingest", "scan", "publish", "conclude"];
 const MOST_ATTEMPTS: u16 = 100;
 
 /// A step with the places that later complaints may be about.
@@ -61,13 +62,21 @@ impl Recipe {
 
         let mut complaints = Complaints::about(file, text);
         let (description, read) = read_document(table.get_ref(), text.len(), &mut complaints);
+        let scan = choice("scan", &ScanPolicy::NAMES, ScanPolicy::named, table.get_ref(), &mut complaints);
+        let unscanned = choice(
+            "unscanned",
+            &UnscannedPolicy::NAMES,
+            UnscannedPolicy::named,
+            table.get_ref(),
+            &mut complaints,
+        );
         check_needs(&read, &mut complaints);
         let order = order(&read, &mut complaints);
         complaints.into_result()?;
 
         let mut steps: Vec<Option<Step>> = read.into_iter().map(|read| read.step).collect();
         let steps = order.into_iter().filter_map(|nth| steps[nth].take()).collect();
-        Ok(Self { name: name.to_owned(), description, steps })
+        Ok(Self { name: name.to_owned(), description, scan, unscanned, steps })
     }
 }
 
@@ -94,6 +103,8 @@ fn read_document(table: &DeTable<'_>, end: usize, complaints: &mut Complaints<'_
                 }
                 None => complaints.add(value.span(), "`steps` is a table of steps: [steps.NAME]"),
             },
+            // Read as what they mean, elsewhere.
+            "scan" | "unscanned" => {}
             _ => complaints.add(span, format!("unknown key `{key}`{}", did_you_mean(key, &RECIPE_KEYS))),
         }
     }
@@ -259,6 +270,22 @@ fn takes(value: Option<&Spanned<DeValue<'_>>>, complaints: &mut Complaints<'_>) 
         }
     }
     takes
+}
+
+/// One of a few words.
+fn choice<T>(
+    key: &str,
+    names: &[&str],
+    named: impl Fn(&str) -> Option<T>,
+    table: &DeTable<'_>,
+    complaints: &mut Complaints<'_>,
+) -> Option<T> {
+    let value = table.get(key)?;
+    let read = value.get_ref().as_str().and_then(named);
+    if read.is_none() {
+        complaints.add(value.span(), format!("`{key}` is one of \"{}\"", names.join("\", \"")));
+    }
+    read
 }
 
 fn boolean(key: &str, table: &DeTable<'_>, complaints: &mut Complaints<'_>) -> Option<(bool, Range<usize>)> {

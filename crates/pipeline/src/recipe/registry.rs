@@ -59,6 +59,19 @@ pub enum NoRecipe {
     Invalid(#[from] RecipeErrors),
 }
 
+impl NoRecipe {
+    /// Why, to whoever named the recipe: what stands where in the operator's file is the operator's alone.
+    pub fn told_to_callers(&self) -> String {
+        match self {
+            Self::Unknown { .. } => self.to_string(),
+            Self::Invalid(errors) => {
+                let wrong: Vec<&str> = errors.0.iter().map(|error| error.message.as_str()).collect();
+                format!("the recipe is not valid: {}", wrong.join("; "))
+            }
+        }
+    }
+}
+
 impl Recipes {
     pub fn built_in() -> Self {
         let listed = BUILT_IN.into_iter().map(|(name, text)| {

@@ -13,6 +13,12 @@ impl Recipe {
         if !self.description.is_empty() {
             text = format!("description = {}\n", Toml::from(self.description.as_str()));
         }
+        if let Some(scan) = self.scan {
+            text += &format!("scan = {}\n", Toml::from(scan.name()));
+        }
+        if let Some(unscanned) = self.unscanned {
+            text += &format!("unscanned = {}\n", Toml::from(unscanned.name()));
+        }
         for step in &self.steps {
             text += &format!("\n[steps.{}]\n", step.name);
             for (key, value) in entries(step) {

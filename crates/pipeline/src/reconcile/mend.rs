@@ -5,7 +5,7 @@ use telecine_queue::{QueueError, Run};
 use crate::failure::Attempted;
 use crate::kinds;
 use crate::lifetime::{Broom, is_deleted};
-use crate::records::{BORROWED, BorrowedRecord, INPUT, InputRecord, read};
+use crate::records::{BORROWED, BorrowedRecord, INPUT, InputRecord, TAKEN, TakenRecord, read};
 use crate::retry::retry_unchanged;
 use crate::source::{check_input, find_source};
 use crate::submission::RunMeta;
@@ -72,6 +72,15 @@ async fn prospect_of_borrower(shop: &Workshop, run: &Run, borrowed: &BorrowedRec
         if is_mended {
             return Ok(Prospect::Wait(format!("they are outputs of {}, which comes first", owner.id)));
         }
+    }
+    // An input that had to be scanned stays taken in: it is only looked up again what can be made of it.
+    if read::<TakenRecord>(&*shop.queue, &run.id, TAKEN).await?.is_some()
+        && let Some(input) = read::<InputRecord>(&*shop.queue, &run.id, INPUT).await?
+    {
+        return Ok(match find_source(shop, &input).await? {
+            Ok(()) => Prospect::StartOver(vec![kinds::PLAN_STEP.to_owned()]),
+            Err(why) => Prospect::Lost(format!("it borrowed them from {owner}, and {why}: submit it again")),
+        });
     }
     let input = match RunMeta::of(run) {
         Ok(meta) => check_input(shop, &run.tenant, &meta.input).await,

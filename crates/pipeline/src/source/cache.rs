@@ -120,6 +120,15 @@ impl SourceCache {
         Ok(None)
     }
 
+    /// Lets go of a source that nobody should read any more. One that somebody still holds stays until it is evicted.
+    pub(crate) fn forget(&self, sha256: &str) {
+        let kept = self.kept().unwrap_or_default();
+        let is_gone = kept.iter().filter(|source| source.path.ends_with(sha256)).all(Kept::evict);
+        if !is_gone {
+            tracing::warn!(sha256, "a source that should go is still read by somebody");
+        }
+    }
+
     /// Whether this process has seen that these bytes are right.
     pub(crate) fn was_checked(&self, what: &str) -> bool {
         lock(&self.checked).contains(what)

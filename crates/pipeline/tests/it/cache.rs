@@ -27,7 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn images(width: u32) -> Recipe {
+pub(crate) fn images(width: u32) -> Recipe {
     let spec = ImageSpec { variants: vec![ImageVariant::of_width(width)], ..ImageSpec::default() };
     recipe(vec![step("image", Does::Image(spec))])
 }

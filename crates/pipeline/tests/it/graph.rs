@@ -290,8 +290,8 @@ fn pictures_come_early_and_keep_no_viewer_waiting() {
 }
 
 fn every_job_stands_behind_what_it_needs() {
-    let all = "[steps.hls]\nkind = \"hls\"\nneeds = [\"scan\"]\n[steps.mp4]\nkind = \"mp4\"\nneeds = [\"hls\"]\n\
-               [steps.own]\nkind = \"mp4\"\n[steps.scan]\nkind = \"exec\"\nwith.command = [\"sh\"]\n\
+    let all = "[steps.hls]\nkind = \"hls\"\nneeds = [\"check\"]\n[steps.mp4]\nkind = \"mp4\"\nneeds = [\"hls\"]\n\
+               [steps.own]\nkind = \"mp4\"\n[steps.check]\nkind = \"exec\"\nwith.command = [\"sh\"]\n\
                [steps.pictures]\nkind = \"pictures\"\n[steps.audio]\nkind = \"audio\"\nneeds = [\"mp4\"]\n";
     for recipe in [built_in("web-video", &["mp4.enabled=true"]), built_in("vertical", &[]), parsed(all)] {
         for probe in [film(60), small_film(60), film(7_200)] {
@@ -328,8 +328,8 @@ fn costs_grow_with_the_work() {
 
 fn a_step_waits_for_all_of_what_it_needs() {
     let recipe = parsed(
-        "[steps.scan]\nkind = \"exec\"\nwith.command = [\"/bin/sh\"]\nlane = \"net\"\nattempts = 2\npriority = 90\n\
-         [steps.hls]\nkind = \"hls\"\nneeds = [\"scan\"]\n\
+        "[steps.check]\nkind = \"exec\"\nwith.command = [\"/bin/sh\"]\nlane = \"net\"\nattempts = 2\npriority = 90\n\
+         [steps.hls]\nkind = \"hls\"\nneeds = [\"check\"]\n\
          [steps.mp4]\nkind = \"mp4\"\nneeds = [\"hls\"]\n\
          [steps.tell]\nkind = \"exec\"\nneeds = [\"mp4\", \"hls\"]\nwith.command = [\"/bin/sh\"]\n",
     );
@@ -337,14 +337,16 @@ fn a_step_waits_for_all_of_what_it_needs() {
     let jobs = jobs(&recipe, &film(60));
 
     let of = |name: &'static str| jobs.iter().filter(move |job| step(job) == name);
-    assert!(of("hls").chain(of("hls.audio")).all(|job| needed_steps(&jobs, job) == BTreeSet::from(["scan"])));
+    assert!(
+        of("hls").chain(of("hls.audio")).all(|job| needed_steps(&jobs, job) == BTreeSet::from(["check"]))
+    );
     let package = of("hls.package").next().unwrap();
-    assert_eq!(needed_steps(&jobs, package), BTreeSet::from(["hls", "hls.audio", "scan"]));
+    assert_eq!(needed_steps(&jobs, package), BTreeSet::from(["hls", "hls.audio", "check"]));
     assert_eq!(needs(package).len(), of("hls").count() + 2, "every range is waited for");
     assert_eq!(needed_steps(&jobs, of("mp4").next().unwrap()), BTreeSet::from(["hls.package"]));
     assert_eq!(needed_steps(&jobs, of("tell").next().unwrap()), BTreeSet::from(["hls.package", "mp4"]));
-    let scan = of("scan").next().unwrap();
-    assert_eq!((scan.lane.as_str(), scan.max_attempts, scan.priority), ("net", 2, 90));
+    let check = of("check").next().unwrap();
+    assert_eq!((check.lane.as_str(), check.max_attempts, check.priority), ("net", 2, 90));
 }
 
 fn an_input_without_pictures_leaves_optional_ones_out() {

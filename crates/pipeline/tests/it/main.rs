@@ -6,6 +6,7 @@
 
 mod blobs;
 mod cache;
+mod clamd_server;
 mod clips;
 mod crash;
 mod document;
@@ -24,6 +25,8 @@ mod reconcile;
 mod s3;
 mod s3_proxy;
 mod s3_server;
+mod scan;
+mod small_disk;
 mod sources;
 mod store_faults;
 mod studio;
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         recipe::trials(),
         blobs::trials(),
         sources::trials(),
+        scan::trials(),
         store_faults::trials(),
         reconcile::trials(&server),
         s3::trials(),

@@ -109,13 +109,13 @@ async fn files(studio: &Studio, run: &RunId) -> BTreeMap<String, Bytes> {
     files
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     use sha2::Digest;
     sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A small picture: what is asked here is only how it gets in.
-fn picture() -> Vec<u8> {
+pub(crate) fn picture() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("picture.png");
     clips::ffmpeg(&["-f", "lavfi", "-i", "testsrc2=size=320x180", "-frames:v", "1"], &file);
@@ -412,8 +412,9 @@ async fn an_upload_with_other_bytes_is_refused() {
     }
 }
 
-async fn put_upload(blobs: &Blobs, id: &str, bytes: &[u8], sha256: &str) {
-    let said = CompletedUpload { bytes: bytes.len() as u64, sha256: sha256.to_owned(), name: None };
+pub(crate) async fn put_upload(blobs: &Blobs, id: &str, bytes: &[u8], sha256: &str) {
+    let said =
+        CompletedUpload { bytes: bytes.len() as u64, sha256: sha256.to_owned(), name: None, infected: None };
     let (key, sidecar) = (keys::upload("", id).unwrap(), keys::upload_sidecar("", id).unwrap());
     blobs.put_bytes(&key, Bytes::copy_from_slice(bytes)).await.unwrap();
     blobs.put_bytes(&sidecar, serde_json::to_vec(&said).unwrap().into()).await.unwrap();

@@ -184,5 +184,5 @@ pub(crate) fn pictures() -> Step {
 }
 
 pub(crate) fn recipe(steps: Vec<Step>) -> Recipe {
-    Recipe { name: "test".into(), description: String::new(), steps }
+    Recipe::new("test", steps)
 }

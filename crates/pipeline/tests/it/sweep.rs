@@ -60,7 +60,7 @@ async fn impatient(arrange: impl FnOnce(&mut Workshop)) -> Studio {
 }
 
 /// Sweeps, and says what it removed.
-async fn sweep(studio: &Studio) -> Value {
+pub(crate) async fn sweep(studio: &Studio) -> Value {
     let job = NewJob::new("sweep", json!({})).lane("io");
     let pushed = studio.queue.push(vec![job.into()]).await.unwrap();
     let now = async || studio.queue.get(pushed[0].jobs[0]).await.unwrap().unwrap();
@@ -172,7 +172,8 @@ async fn an_input_that_was_no_media_goes() {
     let (upload, sidecar) = (keys::upload("", "notes").unwrap(), keys::upload_sidecar("", "notes").unwrap());
     let text = "these are notes, and no film";
     studio.shop.blobs.put_bytes(&upload, text.into()).await.unwrap();
-    let said = CompletedUpload { bytes: text.len() as u64, sha256: sha256_of(text), name: None };
+    let said =
+        CompletedUpload { bytes: text.len() as u64, sha256: sha256_of(text), name: None, infected: None };
     studio.shop.blobs.put_bytes(&sidecar, serde_json::to_vec(&said).unwrap().into()).await.unwrap();
     let run = studio.submit_input(&images(100), Input::Upload("notes".into())).await;
     assert_eq!(studio.ended(&run).await.state, RunState::Failed);
@@ -194,7 +195,12 @@ fn sha256_of(bytes: impl AsRef<[u8]>) -> String {
 async fn uploaded(studio: &Studio, id: &str) -> [String; 2] {
     let keys = [keys::upload("", id).unwrap(), keys::upload_sidecar("", id).unwrap()];
     let picture = std::fs::read(photo(studio)).unwrap();
-    let said = CompletedUpload { bytes: picture.len() as u64, sha256: sha256_of(&picture), name: None };
+    let said = CompletedUpload {
+        bytes: picture.len() as u64,
+        sha256: sha256_of(&picture),
+        name: None,
+        infected: None,
+    };
     studio.shop.blobs.put_bytes(&keys[0], picture.into()).await.unwrap();
     studio.shop.blobs.put_bytes(&keys[1], serde_json::to_vec(&said).unwrap().into()).await.unwrap();
     keys

@@ -1,8 +1,12 @@
--- list.sql: live jobs and history, newest first. Fewer rows than the limit: the last page.
+-- list.sql: live jobs and history, newest first; where the last parameter says so, without what may be large. Fewer rows
+-- than the limit: the last page.
 SELECT
-    id, tenant, run, step, kind, lane, priority, payload, run_at, generation, attempt, max_attempts, lost, max_lost,
-    backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence, checkpoint, error, created_at,
-    claimed_at, required, state, worker, slot, progress, result, finished_at, needs_left
+    id, tenant, run, step, kind, lane, priority, CASE WHEN $8::BOOLEAN THEN 'null' ELSE payload END AS payload, run_at,
+    generation, attempt, max_attempts, lost, max_lost,
+    backoff_base_ms, backoff_factor, backoff_cap_ms, timeout_ms, unique_key, limit_key, fence,
+    CASE WHEN $8::BOOLEAN THEN NULL ELSE checkpoint END AS checkpoint, error, created_at,
+    claimed_at, required, state, worker, slot, progress, CASE WHEN $8::BOOLEAN THEN NULL ELSE result END AS result,
+    finished_at, needs_left
 FROM telecine.job_any
 WHERE ($1::BIGINT IS NULL OR id < $1)
     AND ($2::TEXT[] IS NULL OR state = ANY($2))

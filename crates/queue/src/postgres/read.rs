@@ -39,6 +39,7 @@ pub(super) async fn list(database: &Database, filter: &JobFilter, page: Page) ->
         .bind(filter.run.as_ref().map(RunId::as_str))
         // One more than the page holds tells whether there is another page.
         .bind(i64::from(limit) + 1)
+        .bind(page.brief)
         .fetch_all(&mut connection)
         .await?;
     Ok(Listed::of(rows.iter().map(job).collect::<Tried<Vec<Job>>>()?, limit))

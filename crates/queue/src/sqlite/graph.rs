@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use rusqlite::params;
+use serde_json::Value;
 
 use super::events::{tell, told};
 use super::finish::{Ending, Standing, end_one, error_json};
@@ -180,7 +181,8 @@ pub(super) fn put_records(tx: &Tx<'_>, run: &str, records: &[NewRecord]) -> Resu
 fn is_there(tx: &Tx<'_>, run: &str, record: &NewRecord) -> Result<bool> {
     let named = [run, record.kind.as_str(), record.key.as_str()];
     let before = tx.first(sql!("record_json"), named, |row| row.get::<_, String>(0))?;
-    Ok(before.is_some_and(|json| json == record.json.to_string()))
+    let before = before.and_then(|json| serde_json::from_str::<Value>(&json).ok());
+    Ok(before.as_ref() == Some(&record.json))
 }
 
 /// A job of the run says that what it makes can be played. The first one counts.

@@ -29,7 +29,7 @@ pub(super) fn list(connection: &Connection, filter: &JobFilter, page: Page) -> r
     // One more than asked for tells whether there is another page.
     let data = connection
         .prepare_cached(if run.is_some() { sql!("list_of_run") } else { sql!("list") })?
-        .query_map(params![before, states, kind, lane, tenant, run, limit + 1], row::job)?
+        .query_map(params![before, states, kind, lane, tenant, run, limit + 1, page.brief], row::job)?
         .collect::<rusqlite::Result<Vec<Job>>>()?;
     Ok(Listed::of(data, limit))
 }

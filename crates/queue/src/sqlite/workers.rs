@@ -49,7 +49,10 @@ fn adopt(tx: &Tx<'_>, worker: WorkerId, job: JobId, fence: Fence) -> Result<()> 
 }
 
 pub(super) fn deregister(tx: &Tx<'_>, id: WorkerId) -> Result<()> {
-    tx.run(sql!("worker_leave"), params![id.0, tx.now.as_ms()]).map(drop)
+    if tx.run(sql!("worker_forget"), [id.0])? == 0 {
+        tx.run(sql!("worker_leave"), params![id.0, tx.now.as_ms()])?;
+    }
+    Ok(())
 }
 
 pub(super) fn drain(tx: &Tx<'_>, id: WorkerId) -> Result<bool> {

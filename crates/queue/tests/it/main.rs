@@ -8,6 +8,7 @@ mod ground;
 mod model;
 mod own_transaction;
 mod pooler;
+#[allow(dead_code, reason = "the tests of the command line use more of it")]
 mod postgres_server;
 mod power_loss;
 mod promises;

@@ -153,6 +153,7 @@ promises! {
     lists:
         a_list_spans_live_jobs_and_history
         filters_narrow_a_list
+        a_brief_list_leaves_out_what_may_be_large
         counts_agree_with_the_rows
     ;
     ages:
@@ -219,6 +220,7 @@ promises! {
         an_entry_that_no_database_takes_is_refused
     ;
     runs:
+        a_record_tells_its_event_once
         a_run_is_playable_once_and_stays_so
         only_a_claim_that_holds_makes_a_run_playable
         a_kind_makes_its_run_playable_at_once

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::jobs::{refuse_own_kind, require_name};
+use super::jobs::{REMOTE_LANE, refuse_own_kind, require_name};
 use crate::app::App;
 use crate::caller::{Caller, Scope, Standing};
 use crate::extract::{Json, Path};
@@ -43,7 +43,7 @@ struct ClaimAsked {
     /// Kinds of jobs it runs; none of Telecine's own.
     #[schema(min_items = 1, max_items = 100, inline)]
     kinds: Vec<KindName>,
-    #[schema(pattern = "^[ -~]{1,200}$", default = "cpu")]
+    #[schema(pattern = "^[ -~]{1,200}$", default = "remote")]
     lane: Option<String>,
     /// How long the answer may take when nothing is ready.
     #[schema(minimum = 0, maximum = 60_000, default = 0)]
@@ -96,7 +96,7 @@ async fn claim(
 ) -> Result<Response, Problem> {
     require_operator(&caller)?;
     let wait = Duration::from_millis(bounded("wait_ms", asked.wait_ms.unwrap_or(0), 0, MAX_WAIT_MS)?);
-    let wanted = wanted(asked)?;
+    let wanted = wanted(&app, asked)?;
     let secret = app.remote.secret().await?;
     let lease_ms = u64::try_from(wanted.lease.as_millis()).unwrap_or(MAX_LEASE_MS);
     let Some(job) = wait_for_one(&app, &wanted, wait, (&standing, &caller)).await?.and_then(Taken::send)
@@ -133,7 +133,7 @@ fn require_operator(caller: &Caller) -> Result<(), Problem> {
     }
 }
 
-fn wanted(asked: ClaimAsked) -> Result<Wanted, Problem> {
+fn wanted(app: &App, asked: ClaimAsked) -> Result<Wanted, Problem> {
     if asked.kinds.is_empty() || asked.kinds.len() > MAX_KINDS {
         return Err(Problem::invalid("kinds", format!("has 1 to {MAX_KINDS} names")));
     }
@@ -141,10 +141,10 @@ fn wanted(asked: ClaimAsked) -> Result<Wanted, Problem> {
     for (at, KindName(kind)) in asked.kinds.into_iter().enumerate() {
         let path = format!("kinds[{at}]");
         require_name(&path, &kind)?;
-        refuse_own_kind(&path, &kind)?;
+        refuse_own_kind(app, &path, &kind)?;
         kinds.push(kind);
     }
-    let lane = asked.lane.unwrap_or_else(|| "cpu".into());
+    let lane = asked.lane.unwrap_or_else(|| REMOTE_LANE.into());
     let name = asked.name.unwrap_or_else(|| "remote".into());
     require_name("lane", &lane)?;
     require_name("name", &name)?;

@@ -36,7 +36,8 @@ struct Ready {
     checks: Vec<Check>,
 }
 
-/// The process can work: its database, store, scratch space and programs are there.
+/// The process can work: its database, store, scratch space and programs are there, and the brokers and topics of Kafka
+/// where it is configured.
 ///
 /// Needs no key and tells no secret. What it says is a moment old at the most, however often it is asked.
 #[utoipa::path(

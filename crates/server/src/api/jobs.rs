@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use telecine_connect::webhooks;
 use telecine_pipeline::{kinds, whole};
-use telecine_queue::{Attempt, Job, JobFilter, JobId, JobState, NewJob, Page, Push, RunId, Timestamp};
+use telecine_queue::{
+    Attempt, Backoff, Fence, Job, JobError, JobFilter, JobId, JobState, NewJob, Page, Push, RunId, Timestamp,
+    WorkerId,
+};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -17,7 +20,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::caller::{Caller, Scope};
 use crate::extract::{Json, Path, Query, created, printable};
-use crate::problem::{Mistake, Problem, ProblemDocument};
+use crate::problem::{Code, Mistake, Problem, ProblemDocument};
 
 const DEFAULT_LIMIT: u32 = 50;
 const MAX_LIMIT: u32 = 500;
@@ -49,13 +52,85 @@ struct Asked {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct JobList {
-    data: Vec<Job>,
+    data: Vec<JobBrief>,
     /// Pass it as `cursor` for the next page; null on the last one.
     #[schema(required)]
     next_cursor: Option<String>,
 }
 
-/// The tenant's jobs, newest first.
+/// A job without its payload, checkpoint and result, which may be large: `GET /v1/jobs/{id}` has them.
+#[derive(Debug, Serialize, ToSchema)]
+struct JobBrief {
+    id: JobId,
+    tenant: String,
+    run: Option<RunId>,
+    step: Option<String>,
+    kind: String,
+    lane: String,
+    #[schema(maximum = 100)]
+    priority: u8,
+    state: JobState,
+    run_at: Option<Timestamp>,
+    generation: u32,
+    attempt: u32,
+    max_attempts: u32,
+    lost: u32,
+    max_lost: u32,
+    backoff: Backoff,
+    timeout_ms: Option<u64>,
+    unique_key: Option<String>,
+    limit_key: Option<String>,
+    fence: Fence,
+    worker: Option<WorkerId>,
+    slot: Option<u32>,
+    /// 0.0 to 1.0, as last told by a beat.
+    #[schema(minimum = 0, maximum = 1)]
+    progress: Option<f64>,
+    error: Option<JobError>,
+    required: bool,
+    /// Jobs it still waits for.
+    needs_left: u32,
+    created_at: Timestamp,
+    claimed_at: Option<Timestamp>,
+    finished_at: Option<Timestamp>,
+}
+
+impl JobBrief {
+    fn of(job: Job) -> Self {
+        Self {
+            id: job.id,
+            tenant: job.tenant,
+            run: job.run,
+            step: job.step,
+            kind: job.kind,
+            lane: job.lane,
+            priority: job.priority,
+            state: job.state,
+            run_at: job.run_at,
+            generation: job.generation,
+            attempt: job.attempt,
+            max_attempts: job.max_attempts,
+            lost: job.lost,
+            max_lost: job.max_lost,
+            backoff: job.backoff,
+            timeout_ms: job.timeout_ms,
+            unique_key: job.unique_key,
+            limit_key: job.limit_key,
+            fence: job.fence,
+            worker: job.worker,
+            slot: job.slot,
+            progress: job.progress,
+            error: job.error,
+            required: job.required,
+            needs_left: job.needs_left,
+            created_at: job.created_at,
+            claimed_at: job.claimed_at,
+            finished_at: job.finished_at,
+        }
+    }
+}
+
+/// The tenant's jobs, newest first, without what may be large of them.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", params(Asked),
     responses((status = 200, body = JobList), (status = "default", body = ProblemDocument, content_type = "application/problem+json"))
@@ -66,7 +141,8 @@ async fn list(
     Query(asked): Query<Asked>,
 ) -> Result<Json<JobList>, Problem> {
     caller.require(Scope::Read)?;
-    let page = Page { before: cursor(asked.cursor.as_deref())?, limit: page_limit(asked.limit)? };
+    let page =
+        Page { before: cursor(asked.cursor.as_deref())?, limit: page_limit(asked.limit)?, brief: true };
     let filter = JobFilter {
         states: asked.state.into_iter().collect(),
         kind: asked.kind,
@@ -76,7 +152,7 @@ async fn list(
     };
     let listed = app.queue().list(&filter, page).await?;
     let next_cursor = listed.next_cursor.map(|id| id.to_string());
-    Ok(Json(JobList { data: listed.data, next_cursor }))
+    Ok(Json(JobList { data: listed.data.into_iter().map(JobBrief::of).collect(), next_cursor }))
 }
 
 fn cursor(text: Option<&str>) -> Result<Option<JobId>, Problem> {
@@ -133,9 +209,10 @@ struct JobAsked {
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
     payload: Value,
-    #[schema(pattern = "^[ -~]{1,200}$", default = "cpu")]
+    /// Where it waits. The lanes of Telecine's own workers (`cpu`, `io`, `net`) need the scope `admin`.
+    #[schema(pattern = "^[ -~]{1,200}$", default = "remote")]
     lane: Option<String>,
-    /// Higher first.
+    /// Higher first. More than 50 needs the scope `admin`.
     #[schema(minimum = 0, maximum = 100, default = 50)]
     #[serde(default, deserialize_with = "whole")]
     priority: Option<u8>,
@@ -156,6 +233,10 @@ struct JobAsked {
     limit_key: Option<String>,
 }
 
+/// Where jobs wait that workers in other languages run, unless whoever pushes or claims them says otherwise.
+pub(super) const REMOTE_LANE: &str = "remote";
+/// What anybody may ask for; before that stands what the operator puts there.
+const COMMON_PRIORITY: u8 = 50;
 const MAX_PRIORITY: u8 = 100;
 const MAX_ATTEMPTS: u16 = 1_000;
 const MAX_TIMEOUT_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
@@ -182,8 +263,10 @@ async fn push(
     if asked.limit_key.is_some() {
         caller.require(Scope::Admin)?;
     }
+    require_priority(&caller, asked.priority)?;
+    require_lane_of_others(&caller, asked.lane.as_deref())?;
     let idempotency_key = idempotency_key(&headers)?;
-    let push = Push { idempotency_key, ..Push::from(new_job(asked)?).tenant(caller.tenant) };
+    let push = Push { idempotency_key, ..Push::from(new_job(&app, asked)?).tenant(caller.tenant) };
     let pushed = app.queue().push(vec![push]).await?;
     let pushed = pushed.into_iter().next();
     let id = pushed.as_ref().and_then(|pushed| pushed.jobs.first().copied());
@@ -209,9 +292,9 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     }
 }
 
-fn new_job(asked: JobAsked) -> Result<NewJob, Problem> {
+fn new_job(app: &App, asked: JobAsked) -> Result<NewJob, Problem> {
     require_name("kind", &asked.kind)?;
-    refuse_own_kind("kind", &asked.kind)?;
+    refuse_own_kind(app, "kind", &asked.kind)?;
     let names = [("lane", &asked.lane), ("unique_key", &asked.unique_key), ("limit_key", &asked.limit_key)];
     for (path, name) in names {
         name.as_deref().map_or(Ok(()), |name| require_name(path, name))?;
@@ -228,7 +311,7 @@ fn new_job(asked: JobAsked) -> Result<NewJob, Problem> {
     }
     let job = NewJob::new(asked.kind, asked.payload).max_attempts(attempts);
     Ok(NewJob {
-        lane: asked.lane.unwrap_or(job.lane),
+        lane: asked.lane.unwrap_or_else(|| REMOTE_LANE.into()),
         priority: asked.priority.unwrap_or(job.priority),
         run_at: asked.run_at,
         timeout_ms: asked.timeout_ms,
@@ -236,6 +319,39 @@ fn new_job(asked: JobAsked) -> Result<NewJob, Problem> {
         limit_key: asked.limit_key,
         ..job
     })
+}
+
+/// Whatever stands before all others makes them wait: that is for the operator to decide.
+pub(in crate::api) fn require_priority(caller: &Caller, priority: Option<u8>) -> Result<(), Problem> {
+    if priority.is_none_or(|priority| priority <= COMMON_PRIORITY) {
+        return Ok(());
+    }
+    let wrong = format!("is at most {COMMON_PRIORITY}; more needs a key with the scope `admin`");
+    require_admin_for("priority", wrong, caller)
+}
+
+/// Our own workers look through what waits in their lanes whenever they claim, also past jobs that are not for them.
+fn require_lane_of_others(caller: &Caller, lane: Option<&str>) -> Result<(), Problem> {
+    let is_own = |lane: &str| lane == webhooks::LANE || kinds::LANES.iter().any(|(_, own)| *own == lane);
+    match lane.filter(|lane| is_own(lane)) {
+        Some(lane) => {
+            let wrong = format!(
+                "`{lane}` is a lane of Telecine's own workers, which needs a key with the scope `admin`; \
+                 choose another, or leave it out for `{REMOTE_LANE}`"
+            );
+            require_admin_for("lane", wrong, caller)
+        }
+        None => Ok(()),
+    }
+}
+
+fn require_admin_for(path: &str, wrong: String, caller: &Caller) -> Result<(), Problem> {
+    if caller.require(Scope::Admin).is_ok() {
+        return Ok(());
+    }
+    let detail = format!("{path}: {wrong}");
+    let mistake = Mistake { path: path.to_owned(), code: "forbidden".into(), message: wrong };
+    Err(Problem::new(Code::Forbidden, detail).with_errors(vec![mistake]))
 }
 
 /// Names of kinds, lanes and keys are printable ASCII here, so that every tool can show and type them.
@@ -248,8 +364,10 @@ pub(super) fn require_name(path: &str, name: &str) -> Result<(), Problem> {
 }
 
 /// Our own kinds trust their payloads and belong to runs: nobody else makes or takes jobs of them.
-pub(super) fn refuse_own_kind(path: &str, kind: &str) -> Result<(), Problem> {
-    if kinds::lane_of(kind).is_none() && kind != webhooks::KIND {
+pub(super) fn refuse_own_kind(app: &App, path: &str, kind: &str) -> Result<(), Problem> {
+    let is_own =
+        kinds::lane_of(kind).is_some() || kind == webhooks::KIND || app.options.own_kinds.contains(&kind);
+    if !is_own {
         return Ok(());
     }
     let message = format!("`{kind}` is a kind of Telecine's own workers; choose another name");

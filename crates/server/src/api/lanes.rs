@@ -39,6 +39,9 @@ struct Lane {
 #[derive(Debug, Serialize, ToSchema)]
 struct LaneList {
     data: Vec<Lane>,
+    /// Always null: the list is whole.
+    #[schema(required)]
+    next_cursor: Option<String>,
 }
 
 /// Every lane that has slots, jobs or a pause.
@@ -48,7 +51,7 @@ struct LaneList {
 )]
 async fn list(State(app): State<Arc<App>>, caller: Caller) -> Result<Json<LaneList>, Problem> {
     caller.require(Scope::Admin)?;
-    Ok(Json(LaneList { data: look(&app).await? }))
+    Ok(Json(LaneList { data: look(&app).await?, next_cursor: None }))
 }
 
 async fn look(app: &App) -> Result<Vec<Lane>, Problem> {

@@ -31,6 +31,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 #[derive(Debug, Serialize, ToSchema)]
 struct LimitList {
     data: Vec<LimitState>,
+    /// Always null: the list is whole.
+    #[schema(required)]
+    next_cursor: Option<String>,
 }
 
 /// Every limit, and how its jobs stand.
@@ -40,7 +43,7 @@ struct LimitList {
 )]
 async fn list(State(app): State<Arc<App>>, caller: Caller) -> Result<Json<LimitList>, Problem> {
     caller.require(Scope::Admin)?;
-    Ok(Json(LimitList { data: app.queue().limits().await? }))
+    Ok(Json(LimitList { data: app.queue().limits().await?, next_cursor: None }))
 }
 
 /// What is left out or null bounds nothing.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{FromRequest, Request, State};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
@@ -68,7 +68,7 @@ struct Playback {
 #[utoipa::path(
     post, path = "/v1/runs/{id}/playback", tag = "files", operation_id = "sign_playback",
     params(("id" = String, Path, description = "The run's id")),
-    request_body = Asked,
+    request_body = Option<Asked>,
     responses(
         (status = 200, body = Playback),
         (status = 404, description = "The caller has no such run", body = ProblemDocument, content_type = "application/problem+json"),
@@ -79,9 +79,10 @@ async fn sign(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(id): Path<String>,
-    Json(Asked { expires_in_s }): Json<Asked>,
+    request: Request,
 ) -> Result<Json<Playback>, Problem> {
     caller.require(Scope::Read)?;
+    let Asked { expires_in_s } = asked(request, &app).await?;
     let run = run_of(&app, &caller, &id).await?;
     // To the second: that is what the token says.
     let expires_at = Timestamp::now().plus(Duration::from_secs(u64::from(expires_in_s)));
@@ -90,6 +91,18 @@ async fn sign(
     let url_prefix = format!("/v1/playback/{}/", token.signed(app.playback_secret().await?));
     let master_url = master(&run).map(|master| format!("{url_prefix}{master}"));
     Ok(Json(Playback { url_prefix, master_url, expires_at }))
+}
+
+/// Whoever sends nothing, or `null`, takes what is usual.
+async fn asked(request: Request, app: &Arc<App>) -> Result<Asked, Problem> {
+    let usual = Asked { expires_in_s: an_hour() };
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let is_empty = length.is_none_or(|length| length == "0");
+    if is_empty && !request.headers().contains_key(header::TRANSFER_ENCODING) {
+        return Ok(usual);
+    }
+    let Json(asked) = Json::<Option<Asked>>::from_request(request, app).await?;
+    Ok(asked.unwrap_or(usual))
 }
 
 /// The playlist that the recipe promises.

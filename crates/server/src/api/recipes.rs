@@ -23,6 +23,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 struct RecipeList {
     /// By name.
     data: Vec<RecipeShown>,
+    /// Always null: the list is whole.
+    #[schema(required)]
+    next_cursor: Option<String>,
 }
 
 /// A recipe, or what is wrong with it.
@@ -78,7 +81,7 @@ struct StepShown {
 async fn list(State(app): State<Arc<App>>, caller: Caller) -> Result<Json<RecipeList>, Problem> {
     caller.require(Scope::Read)?;
     let data = app.recipes.listed().map(|listed| RecipeShown::of(listed, &caller)).collect();
-    Ok(Json(RecipeList { data }))
+    Ok(Json(RecipeList { data, next_cursor: None }))
 }
 
 /// One recipe.

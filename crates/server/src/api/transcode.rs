@@ -227,7 +227,7 @@ fn chosen_recipe(app: &App, query: &TranscodeQuery) -> Result<Recipe, Problem> {
             NoRecipe::Unknown { .. } => "unknown_recipe",
             NoRecipe::Invalid(_) => "invalid_recipe",
         };
-        Problem::impossible(vec![mistake("recipe", code, error.to_string())])
+        Problem::impossible(vec![mistake("recipe", code, error.told_to_callers())])
     })?;
     let Some(params) = &query.params else { return Ok(recipe.clone()) };
     let mut json = serde_json::Deserializer::from_str(params);
@@ -265,6 +265,9 @@ fn failed(error: &Failed) -> Problem {
             Problem::new(Code::StorageFull, "there is no room for the work at the moment; try again later")
         }
         "timeout" | "stalled" => timed_out(),
+        "scan_unavailable" => {
+            Problem::new(Code::ScanUnavailable, &error.message).retry_after(Duration::from_secs(5))
+        }
         "io_failed"
         | "killed"
         | "poison"

@@ -173,7 +173,7 @@ pub(super) struct FileBytes(Vec<u8>);
         (status = "default", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn announce(State(app): State<Arc<App>>, _caller: Caller) -> Response {
+async fn announce(State(app): State<Arc<App>>) -> Response {
     let announced = [
         (headers::TUS_VERSION, VERSION),
         (headers::TUS_EXTENSION, headers::EXTENSIONS),

@@ -21,16 +21,19 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 #[derive(Debug, Serialize, ToSchema)]
 struct WorkerList {
     data: Vec<Worker>,
+    /// Always null: the list is whole.
+    #[schema(required)]
+    next_cursor: Option<String>,
 }
 
-/// Every worker that is registered, and for an hour those that are gone.
+/// Every worker that is registered, and for an hour those that are gone but for remote claims, which are forgotten at once.
 #[utoipa::path(
     get, path = "/v1/workers", tag = "workers",
     responses((status = 200, body = WorkerList), (status = "default", body = ProblemDocument, content_type = "application/problem+json"))
 )]
 async fn list(State(app): State<Arc<App>>, caller: Caller) -> Result<Json<WorkerList>, Problem> {
     caller.require(Scope::Admin)?;
-    Ok(Json(WorkerList { data: app.queue().workers().await? }))
+    Ok(Json(WorkerList { data: app.queue().workers().await?, next_cursor: None }))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -41,6 +44,9 @@ struct Drained {
 }
 
 /// Asks a worker to finish what it has, take nothing new and leave.
+///
+/// The worker of `telecine up` is one process with its API, and that process ends: to keep an API while workers come and go,
+/// run `telecine serve` and `telecine worker`.
 #[utoipa::path(
     post, path = "/v1/workers/{id}/drain", tag = "workers",
     params(("id" = i64, Path, minimum = 1)),

@@ -33,6 +33,12 @@ fn known(method: &Method) -> &'static str {
 pub(super) fn describe() {
     let counters = [
         ("telecine_http_requests_total", "Requests answered, by route and status."),
+        (
+            "telecine_kafka_commit_failures_total",
+            "Commits of offsets that failed; what they were of is read again.",
+        ),
+        ("telecine_kafka_publish_failures_total", "Records that the brokers did not take, by topic."),
+        ("telecine_kafka_records_total", "Records read, by outcome: accepted, known or refused."),
         ("telecine_media_encoded_seconds_total", "Seconds of media that were encoded."),
         ("telecine_outbox_events_total", "Events that a sink has taken."),
         ("telecine_outbox_publish_failures_total", "Parcels of events that a sink did not take."),
@@ -53,6 +59,11 @@ pub(super) fn describe() {
     let gauges = [
         ("telecine_build_info", "The version of the program; always 1."),
         ("telecine_database_up", "Whether the database answered when this was asked for."),
+        (
+            "telecine_kafka_consumer_lag",
+            "Records of a partition that the group has not committed, told by the member that reads it.",
+        ),
+        ("telecine_kafka_paused", "Whether this process takes nothing in from Kafka for now."),
         (
             "telecine_outbox_age_seconds",
             "How long the oldest event that a sink was not sent has been waiting.",

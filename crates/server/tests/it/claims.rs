@@ -35,7 +35,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 async fn push(served: &Served, kind: &str) -> JobId {
-    let pushed = served.queue.push(vec![NewJob::new(kind, json!({"n": 1})).into()]).await.unwrap();
+    let pushed =
+        served.queue.push(vec![NewJob::new(kind, json!({"n": 1})).lane("remote").into()]).await.unwrap();
     pushed[0].jobs[0]
 }
 
@@ -95,7 +96,7 @@ async fn a_claim_waits_for_a_job_to_come() {
     let served = Served::start().await;
     // Not ready yet: whoever asks now has to wait for it.
     let due = Timestamp::now().plus(Duration::from_millis(1_500));
-    let job = NewJob::new("far_away", json!({})).run_at(due);
+    let job = NewJob::new("far_away", json!({})).lane("remote").run_at(due);
     let id = served.queue.push(vec![job.into()]).await.unwrap()[0].jobs[0];
 
     let claimed = claim(&served, "far_away", 30_000).await;

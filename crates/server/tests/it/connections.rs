@@ -257,7 +257,9 @@ async fn one_too_many() {
     let live = one_shot().get(served.url("/health/live")).send().await.unwrap();
 
     assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (503, &"1".parse().unwrap()));
-    assert_eq!(problem(refused).await["code"], "busy");
+    let refused = problem(refused).await;
+    assert_eq!(refused["code"], "busy");
+    assert!(refused["request_id"].as_str().unwrap().starts_with("req_"), "{refused}");
     assert_eq!((live.status().as_u16(), &live.headers()["connection"]), (200, &"close".parse().unwrap()));
     drop(streams);
     served.until(async || served.server.connections() < 2).await;

@@ -6,6 +6,7 @@ use libtest_mimic::Trial;
 use serde_json::json;
 use telecine_server::Scope;
 
+use crate::clamd_server::ClamdServer;
 use crate::support::{Served, clients, trial};
 
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
@@ -15,7 +16,9 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 async fn nothing_else_is_found() {
-    let served = Served::with(|_, options| {
+    let clamd = ClamdServer::start();
+    let served = Served::with(|shop, options| {
+        shop.scanning.clamd = Some(clamd.by_unix());
         options.trust_loopback = false;
         options.requests_per_second = 100_000;
     })

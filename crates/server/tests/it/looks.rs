@@ -134,10 +134,17 @@ async fn a_plan_tells_what_a_run_would_do() {
     assert!(words(&commands[0]).iter().any(|word| word.contains("{source}")), "{commands:#?}");
     assert!(words(&commands[1]).contains(&"libx264"), "{commands:#?}");
     assert!(planned["jobs"].as_array().unwrap().iter().any(|jobs| jobs["kind"] == "encode_range"));
+    let branches: Value =
+        plan(&json!({ "recipe": "optimize", "input": body["input"] })).await.json().await.unwrap();
+    let left_out = branches["steps"].as_array().unwrap().iter().filter(|step| step["left_out"].is_string());
+    let left_out: Vec<&Value> = left_out.map(|step| &step["name"]).collect();
+    assert_eq!((left_out, &branches["warnings"]), (vec![&json!("image"), &json!("thumb")], &json!([])));
     // Nothing came of it.
     let runs: Value = served.get("/v1/runs").send().await.unwrap().json().await.unwrap();
     assert_eq!(runs["data"], json!([]));
 
+    let sound = served.file("sound.mp4");
+    clips::ffmpeg(&["-f", "lavfi", "-i", "sine=frequency=440:duration=1", "-f", "mp3"], &sound);
     let text = served.file("notes.mp4");
     std::fs::write(&text, "these are no pictures").unwrap();
     for (wrong, path, status) in [
@@ -147,6 +154,7 @@ async fn a_plan_tells_what_a_run_would_do() {
         (json!({ "recipe": "web-video", "input": { "url": "http://127.0.0.1/" } }), "input.url", 422),
         (json!({ "recipe": "web-video", "input": { "upload": "none" } }), "input.upload", 422),
         (json!({ "recipe": "image", "input": body["input"] }), "input.path", 422),
+        (json!({ "recipe": "optimize", "input": { "path": sound } }), "input.path", 422),
         (
             json!({ "recipe": "web-video", "input": body["input"], "params": { "hls": { "crf": 99 } } }),
             "params.hls.crf",
@@ -197,7 +205,7 @@ async fn recipes_tell_what_a_run_may_set() {
 
     let names: Vec<&Value> =
         listed["data"].as_array().unwrap().iter().map(|recipe| &recipe["name"]).collect();
-    assert_eq!(names, ["audio", "image", "mp4", "thumbnail", "vertical", "web-video"]);
+    assert_eq!(names, ["audio", "image", "mp4", "optimize", "thumbnail", "vertical", "web-video"]);
     let web: Value = get("/v1/recipes/web-video").await.json().await.unwrap();
     assert_eq!(&web, listed["data"].as_array().unwrap().last().unwrap());
     assert_eq!(
@@ -215,6 +223,9 @@ async fn recipes_tell_what_a_run_may_set() {
         params.contains(&json!({ "path": "mp4.enabled", "type": "boolean", "default": false })),
         "{params:#?}"
     );
+    let optimize: Value = get("/v1/recipes/optimize").await.json().await.unwrap();
+    let takes = |recipe: &Value, step: usize| recipe["steps"][step]["for"].clone();
+    assert_eq!((takes(&optimize, 0), takes(&web, 0)), (json!(["image"]), json!([])));
     let unknown = get("/v1/recipes/web-vidoe").await;
     assert_eq!(
         (unknown.status().as_u16(), problem(unknown).await["detail"].clone()),

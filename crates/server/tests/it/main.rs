@@ -4,8 +4,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod bounds;
 mod callers;
 mod claims;
+#[path = "../../../pipeline/tests/it/clamd_server.rs"]
+#[allow(dead_code, reason = "the pipeline's own tests use more of it")]
+mod clamd_server;
 #[path = "../../../pipeline/tests/it/clips.rs"]
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod clips;
@@ -26,6 +30,9 @@ mod runs;
 #[path = "../../../pipeline/tests/it/s3_server.rs"]
 #[allow(dead_code, reason = "the pipeline's own tests use more of it")]
 mod s3_server;
+mod scan;
+#[path = "../../../pipeline/tests/it/small_disk.rs"]
+mod small_disk;
 mod support;
 mod sweep;
 mod transcode;
@@ -47,6 +54,7 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let trials = [
+        bounds::trials(),
         callers::trials(),
         claims::trials(),
         connections::trials(),
@@ -59,6 +67,7 @@ fn main() -> ExitCode {
         looks::trials(),
         operations::trials(),
         requests::trials(),
+        scan::trials(),
         sweep::trials(),
         runs::trials(),
         transcode::trials(),

@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("operations::our_own_kinds_cannot_be_pushed", our_own_kinds_cannot_be_pushed),
         trial("operations::a_worker_that_is_drained_leaves", a_worker_that_is_drained_leaves),
         trial("operations::a_paused_lane_says_so_and_keeps_its_jobs", a_paused_lane_keeps_its_jobs),
+        trial("operations::every_list_says_whether_it_goes_on", every_list_says_whether_it_goes_on),
         trial("operations::limits_are_set_seen_and_taken_away", limits_are_set_seen_and_taken_away),
     ]
 }
@@ -30,7 +31,8 @@ pub(crate) async fn body(response: reqwest::Response) -> Value {
 async fn jobs_are_listed_page_by_page() {
     let served = Served::start().await;
     let jobs = (0..5).map(|n| NewJob::new("far_away", json!({ "n": n })).lane("elsewhere"));
-    served.queue.push(vec![Push::jobs(jobs)]).await.unwrap();
+    let pushed = served.queue.push(vec![Push::jobs(jobs)]).await.unwrap();
+    let oldest = pushed[0].jobs[0].0.cast_unsigned();
     served.queue.push(vec![NewJob::new("other", json!({})).lane("elsewhere").into()]).await.unwrap();
 
     let first = body(served.get("/v1/jobs?kind=far_away&state=pending&limit=3").send().await.unwrap()).await;
@@ -50,7 +52,8 @@ async fn jobs_are_listed_page_by_page() {
     ];
 
     let numbers = |page: &Value| -> Vec<u64> {
-        page["data"].as_array().unwrap().iter().map(|job| job["payload"]["n"].as_u64().unwrap()).collect()
+        let ids = page["data"].as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap());
+        ids.map(|id| id - oldest).collect()
     };
     assert_eq!(numbers(&first), [4, 3, 2]);
     assert_eq!(numbers(&rest), [1, 0]);
@@ -201,6 +204,16 @@ async fn a_paused_lane_keeps_its_jobs() {
     assert_eq!((&paused, &again, &seen), (&expected, &expected, &expected));
     assert_eq!(resumed["paused"], false);
     assert_eq!(lane("cpu").await.unwrap()["slots"], 2);
+    served.stop().await;
+}
+
+async fn every_list_says_whether_it_goes_on() {
+    let served = Served::start().await;
+
+    for path in ["/v1/workers", "/v1/lanes", "/v1/limits", "/v1/recipes", "/v1/jobs", "/v1/runs"] {
+        let listed = body(served.get(path).send().await.unwrap()).await;
+        assert_eq!(listed.get("next_cursor"), Some(&Value::Null), "{path}");
+    }
     served.stop().await;
 }
 

@@ -1,7 +1,7 @@
 //! Requests as they come: ids, and bodies that are not what they should be.
 
 use libtest_mimic::Trial;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Served, problem, trial};
 
@@ -9,6 +9,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("requests::each_has_an_id_that_the_answer_repeats", each_has_an_id),
         trial("requests::what_is_wrong_in_a_body_is_said_with_its_place", what_is_wrong_in_a_body),
+        trial("requests::what_has_defaults_alone_needs_no_body", what_has_defaults_alone_needs_no_body),
+        trial("requests::what_of_tus_is_spoken_is_told_to_everybody", what_of_tus_is_spoken),
         trial("requests::the_description_is_there_for_everybody", the_description_is_there),
         trial("requests::its_pages_have_every_operation_and_every_code", its_pages),
     ]
@@ -122,5 +124,36 @@ async fn its_pages() {
         assert!(!page.contains("href=\"http") && !page.contains("href=\"//"), "{page}");
         assert!(!page.contains("<script") && !page.contains(" style=") && !page.contains(" src="), "{page}");
     }
+    served.stop().await;
+}
+
+async fn what_has_defaults_alone_needs_no_body() {
+    let served = Served::start().await;
+    std::fs::write(served.file("film.mp4"), b"no film").unwrap();
+    let run = json!({
+        "recipe": "web-video", "input": { "path": served.file("film.mp4") }, "run_at": "2100-01-01T00:00:00Z"
+    });
+    let run: Value = served.post("/v1/runs").json(&run).send().await.unwrap().json().await.unwrap();
+    let path = format!("/v1/runs/{}/playback", run["id"].as_str().unwrap());
+
+    for signed in
+        [served.post(&path), served.post(&path).json(&json!({})), served.post(&path).json(&json!(null))]
+    {
+        let signed = signed.send().await.unwrap();
+        assert_eq!(signed.status(), 200);
+        assert!(signed.json::<Value>().await.unwrap()["url_prefix"].is_string());
+    }
+    let no_json = problem(served.post(&path).body("hello").send().await.unwrap()).await;
+    assert_eq!(no_json["code"], "unsupported_media_type");
+    served.stop().await;
+}
+
+async fn what_of_tus_is_spoken() {
+    let served = Served::with(|_, options| options.trust_loopback = false).await;
+
+    let told =
+        served.client.request(reqwest::Method::OPTIONS, served.url("/v1/uploads")).send().await.unwrap();
+
+    assert_eq!((told.status().as_u16(), &told.headers()["tus-version"]), (204, &"1.0.0".parse().unwrap()));
     served.stop().await;
 }

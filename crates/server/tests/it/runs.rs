@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use telecine_pipeline::{Input, Recipes, RunMeta, Submission, submit};
 use telecine_queue::testing::{Faults, faulty};
 use telecine_queue::{Pausable, RunFilter, RunId, RunPage, RunState};
+use telecine_server::Scope;
 
 use crate::clips;
 use crate::support::{Served, problem, trial};
@@ -15,6 +16,7 @@ use crate::support::{Served, problem, trial};
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("runs::a_run_is_made_shown_and_ends", a_run_is_made_shown_and_ends),
+        trial("runs::outputs_have_the_keys_that_were_asked_for", outputs_have_the_keys_that_were_asked_for),
         trial("runs::a_key_gives_one_run", a_key_gives_one_run),
         trial("runs::a_lost_answer_costs_nothing", a_lost_answer_costs_nothing),
         trial("runs::a_client_that_left_finds_its_run", a_client_that_left_finds_its_run),
@@ -99,6 +101,36 @@ async fn a_run_is_made_shown_and_ends() {
     let meta = RunMeta::of(&served.queue.get_run(&id).await.unwrap().unwrap()).unwrap();
     assert_eq!(meta.webhook.unwrap().url, "https://hooks.example/telecine");
     assert_eq!(meta.traceparent.as_deref(), Some(traceparent));
+    served.stop().await;
+}
+
+async fn outputs_have_the_keys_that_were_asked_for() {
+    let served = Served::start().await;
+    let mut body = thumbnail(&served);
+    body["publish_to"] = json!("u42/{media}/m7");
+    let (_, acme) = served.key("acme", &[Scope::Read, Scope::Write]).await;
+
+    let run = create(&served, &body).await;
+    let run = ended(&served, &run).await;
+    let of_tenant = served.post("/v1/runs").bearer_auth(&acme).json(&body).send().await.unwrap();
+    let of_tenant: Value = of_tenant.json().await.unwrap();
+    let of_tenant = format!("/v1/runs/{}", of_tenant["id"].as_str().unwrap());
+    let looked = async || -> Value {
+        served.get(&of_tenant).bearer_auth(&acme).send().await.unwrap().json().await.unwrap()
+    };
+    served.until(async || looked().await["status"] == "succeeded").await;
+
+    assert_eq!(run["publish_to"], body["publish_to"]);
+    let (key, tenants) =
+        ("_published/u42/videos/m7/pictures.jpg", "_published/acme/u42/videos/m7/pictures.jpg");
+    assert_eq!((&run["outputs"][0]["published"], &run["status"]), (&json!(key), &json!("succeeded")));
+    assert_eq!(run["outputs"][0]["files"][0]["published"], key);
+    assert_eq!(looked().await["outputs"][0]["published"], tenants);
+    assert!(served.shop.blobs.exists(key).await.unwrap() && served.shop.blobs.exists(tenants).await.unwrap());
+    let path = format!("/v1/runs/{}?outputs=true", run["id"].as_str().unwrap());
+    let deleted = served.client.delete(served.url(&path)).send().await.unwrap();
+    assert_eq!(deleted.status(), 204);
+    assert_eq!(served.shop.blobs.list("_published").await.unwrap(), [tenants]);
     served.stop().await;
 }
 
@@ -243,6 +275,11 @@ async fn what_is_wrong_is_said_with_its_place() {
         (plus("run_at", json!("tomorrow")), "run_at"),
         (plus("external_id", json!("")), "external_id"),
         (plus("external_id", json!("a\u{0}")), "external_id"),
+        (plus("publish_to", json!("")), "publish_to"),
+        (plus("publish_to", json!("u42/../m7")), "publish_to"),
+        (plus("publish_to", json!("/u42")), "publish_to"),
+        (plus("publish_to", json!("a".repeat(513))), "publish_to"),
+        (plus("publish_to", json!(7)), "publish_to"),
         (plus("params", json!([])), "params"),
         (plus("params", json!({ "pictures": 1 })), "params.pictures"),
         (plus("metadata", json!("text")), "metadata"),

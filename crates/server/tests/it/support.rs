@@ -39,17 +39,26 @@ impl Served {
     pub(crate) async fn with(arrange: impl FnOnce(&mut Workshop, &mut ServerOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = format!("sqlite:{}", folder.path().join("queue.db").display());
-        Self::arranged(&database, folder, arrange).await
+        Self::arranged(&database, folder, Recipes::load(None).unwrap(), arrange).await
+    }
+
+    /// With recipes of an operator's own.
+    pub(crate) async fn with_recipes(recipes: Recipes) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let database = format!("sqlite:{}", folder.path().join("queue.db").display());
+        Self::arranged(&database, folder, recipes, |_, _| {}).await
     }
 
     /// Another one on a database that is there.
     pub(crate) async fn on(database: &str) -> Self {
-        Self::arranged(database, tempfile::tempdir().unwrap(), |_, _| {}).await
+        let recipes = Recipes::load(None).unwrap();
+        Self::arranged(database, tempfile::tempdir().unwrap(), recipes, |_, _| {}).await
     }
 
     async fn arranged(
         database: &str,
         folder: tempfile::TempDir,
+        recipes: Recipes,
         arrange: impl FnOnce(&mut Workshop, &mut ServerOptions),
     ) -> Self {
         let queue = telecine_queue::open(database).await.unwrap();
@@ -61,7 +70,7 @@ impl Served {
         let mut options = ServerOptions::default();
         arrange(&mut shop, &mut options);
         let shop = Arc::new(shop);
-        let app = App::new(Arc::clone(&shop), Recipes::load(None).unwrap(), options);
+        let app = App::new(Arc::clone(&shop), recipes, options);
         let worker = Runtime::start(Arc::clone(&queue), kinds::all(&shop), patient_worker()).await.unwrap();
         let server = Server::start(&app, "127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = server.address();

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::cli::ConfigCommand;
-use crate::config::{Config, Key, mask_password, without_secrets};
+use crate::config::{Config, Key, mask_password, without_secrets, without_values};
 use crate::output::{Answer, List, Output};
 use crate::table::Table;
 
@@ -49,6 +49,8 @@ fn setting(config: &Config, key: Key) -> Setting {
         value: typed.map(|typed| match key {
             Key::Database => mask_password(&typed.text),
             Key::Webhooks => without_secrets(&typed.text),
+            Key::KafkaPassword => "***".into(),
+            Key::KafkaProperties => without_values(&typed.text),
             _ => typed.text.clone(),
         }),
         origin: typed.map(|typed| typed.origin.to_string()),

@@ -200,7 +200,7 @@ async fn watch(
 async fn look(queue: &Arc<dyn Queue>, ids: &[JobId]) -> Result<Vec<Job>> {
     let filter = JobFilter { kind: Some("pause".into()), ..JobFilter::default() };
     let before = ids.iter().max().map(|last| JobId(last.0 + 1));
-    let mut jobs = queue.list(&filter, Page { before, limit: 100 }).await?.data;
+    let mut jobs = queue.list(&filter, Page { before, ..Page::first(100) }).await?.data;
     jobs.retain(|job| ids.contains(&job.id));
     jobs.sort_by_key(|job| job.id);
     Ok(jobs)

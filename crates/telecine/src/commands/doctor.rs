@@ -2,6 +2,7 @@
 
 mod machine;
 mod media;
+mod scanner;
 mod space;
 
 use anyhow::Result;
@@ -50,6 +51,7 @@ pub(super) async fn run(config: Result<Config>, output: &Output) -> Result<Answe
         checks.push(space::scratch(config));
         checks.push(space::store(config).await);
         checks.push(database(config).await);
+        checks.extend(scanner::check(config).await);
     }
     let findings = Findings { ok: checks.iter().all(|check| check.state != State::Fail), checks };
     show(&findings, output)?;

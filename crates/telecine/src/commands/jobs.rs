@@ -31,7 +31,7 @@ pub(super) async fn run(command: JobsCommand, config: &Config, output: &Output) 
 async fn ls(flags: JobsLs, config: &Config, output: &Output) -> Result<Answer> {
     let filter =
         JobFilter { states: flags.states, kind: flags.kind, lane: flags.lane, ..JobFilter::default() };
-    let page = Page { before: flags.cursor, limit: flags.limit };
+    let page = Page { before: flags.cursor, ..Page::first(flags.limit) };
     let listed = open(config, Schema::AsItIs).await?.list(&filter, page).await?;
     if output.json {
         output.print_json(&listed)?;
@@ -120,6 +120,9 @@ async fn push(flags: JobsPush, config: &Config, output: &Output) -> Result<Answe
     Ok(Answer::Yes)
 }
 
+/// Where workers in other languages look unless told otherwise.
+const LANE_OF_OTHERS: &str = "remote";
+
 /// The lane of a kind; an error if the kind is unknown and must not be.
 fn lane_of(kind: &str, any_kind: bool) -> Result<Option<&'static str>> {
     let lane = kinds::lane_of(kind);
@@ -136,9 +139,7 @@ fn lane_of(kind: &str, any_kind: bool) -> Result<Option<&'static str>> {
 pub(super) fn new_job(flags: JobFlags) -> Result<NewJob> {
     let own_lane = lane_of(&flags.kind, flags.any_kind)?;
     let mut job = NewJob::new(flags.kind, flags.payload);
-    if let Some(lane) = flags.lane.or(own_lane.map(str::to_owned)) {
-        job.lane = lane;
-    }
+    job.lane = flags.lane.unwrap_or_else(|| own_lane.unwrap_or(LANE_OF_OTHERS).to_owned());
     if let Some(priority) = flags.priority {
         job.priority = priority;
     }

@@ -34,6 +34,7 @@ async fn new(flags: KeyNew, config: &Config, output: &Output) -> Result<Answer> 
         scopes: flags.scopes.into_iter().collect(),
     };
     let queue = open(config, Schema::Migrate).await?;
+    let is_first = !keys::was_any_made(queue.as_ref()).await?;
     let (key, secret) = keys::make(queue.as_ref(), new).await?;
     if output.json {
         output.print_json(&Made { key: &key, secret: &secret })?;
@@ -45,6 +46,9 @@ async fn new(flags: KeyNew, config: &Config, output: &Output) -> Result<Answer> 
          next: `telecine key revoke {}` takes it back",
         key.id
     ));
+    if is_first && config.serving.options.trust_until_first_key && config.serving.options.trust_loopback {
+        say("from now on programs on the server's own machine need a key too, unless trust_loopback is true");
+    }
     Ok(Answer::Yes)
 }
 

@@ -36,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(super) async fn run(flags: &RunFlags, config: &Config, output: &Output) -> Result<Answer> {
     // Before anything is started, so that no signal finds the process without a handler.
     let mut signals = Signals::listen()?;
-    let recipe = recipes::chosen(&flags.work.recipe, &flags.work.set, config)?;
+    let recipe = recipes::to_run(&flags.work.recipe, &flags.work.set, config)?;
     let files = all_fit(&flags.files).await?;
     if files.len() > 1 && flags.publish_to.is_some() {
         bail!("one prefix is for the outputs of one file\nnext: name one file with --publish-to");

@@ -5,31 +5,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use telecine_connect::Kafka;
 use telecine_pipeline::Workshop;
-use telecine_server::{App, Meter, ServeError, Server, Traces};
+use telecine_queue::Relay;
+use telecine_server::{App, Meter, ServeError, Server, ServerOptions, Traces};
 
 use super::worker::{self, Leaving};
 use super::{Schema, open};
 use crate::cli::WorkerFlags;
 use crate::config::{Config, Key};
+use crate::kafka::{self, Brokers};
 use crate::output::{Answer, say};
 use crate::signals::Signals;
-use crate::{recipes, webhooks, workshop};
+use crate::{kinds, recipes, webhooks, workshop};
 
 /// The API alone: workers on the same database do what it accepts.
 pub(super) async fn serve(config: &Config) -> Result<Answer> {
     let mut signals = Signals::listen()?;
     let queue = open(config, Schema::Migrate).await?;
     let shop = Arc::new(workshop::open(config, &queue)?);
+    let kafka = kafka::of(config, &shop)?;
+    let mut running = start_kafka(config, kafka.as_ref()).await?;
     let relay = webhooks::start(config, &shop).await?;
-    let server = start(config, &shop).await?;
+    let (server, trusts_this_machine) = start(config, &shop, kafka.as_ref()).await?;
     say(format_args!(
         "the API is on {} with {}; runs wait for a `telecine worker` on the same database; Ctrl-C stops it",
         shown(config, server.address()),
         config.database_shown()
     ));
+    say_who_needs_a_key(config, trusts_this_machine);
     signals.next().await;
 
+    stop_intake(running.as_mut()).await;
     let leaving = Leaving::default();
     leaving.drain.cancel();
     let hurry = async {
@@ -42,7 +49,7 @@ pub(super) async fn serve(config: &Config) -> Result<Answer> {
         is_clean = &mut stopped => is_clean,
         () = &mut hurry => stopped.await,
     };
-    relay.stop().await;
+    stop_relays(relay, running).await;
     say(if is_clean { "stopped" } else { "stopped; requests under way were cut off" });
     Ok(ended(&leaving))
 }
@@ -60,11 +67,13 @@ pub(super) async fn up(flags: &WorkerFlags, config: &Config, traces: Option<&Tra
     let shop = Arc::new(workshop::open(config, &queue)?);
     // Before anything is done that counts.
     Meter::install();
+    let kafka = kafka::of(config, &shop)?;
+    let mut running = start_kafka(config, kafka.as_ref()).await?;
     let relay = webhooks::start(config, &shop).await?;
     let kinds = worker::chosen_kinds(config, &shop)?;
     let runtime = worker::start(config, queue, &shop, kinds, traces).await?;
-    let server = match start(config, &shop).await {
-        Ok(server) => server,
+    let (server, trusts_this_machine) = match start(config, &shop, kafka.as_ref()).await {
+        Ok(started) => started,
         Err(error) => {
             // So that the lease does not outlive a process that never worked.
             runtime.stop_now();
@@ -72,24 +81,53 @@ pub(super) async fn up(flags: &WorkerFlags, config: &Config, traces: Option<&Tra
             return Err(error);
         }
     };
-    welcome(config, server.address());
+    welcome(config, server.address(), trusts_this_machine);
+    say_who_needs_a_key(config, trusts_this_machine);
     let leaving = Leaving::default();
-    let (clean, is_clean) = tokio::join!(
+    let take_no_more = async {
+        leaving.drain.cancelled().await;
+        stop_intake(running.as_mut()).await;
+    };
+    let (clean, is_clean, ()) = tokio::join!(
         worker::until_asked_to_stop(&runtime, config.drain_within, &mut signals, &leaving),
-        stop(&server, &leaving, config.drain_within)
+        stop(&server, &leaving, config.drain_within),
+        take_no_more
     );
-    relay.stop().await;
+    stop_relays(relay, running).await;
     if !is_clean {
         say("requests under way were cut off");
     }
     Ok(clean)
 }
 
-async fn start(config: &Config, shop: &Arc<Workshop>) -> Result<Server> {
+async fn start_kafka(config: &Config, kafka: Option<&Kafka>) -> Result<Option<kafka::Running>> {
+    let Some(kafka) = kafka else { return Ok(None) };
+    kafka::start(kafka, config, Brokers::Awaited).await.map(Some)
+}
+
+async fn stop_intake(running: Option<&mut kafka::Running>) {
+    if let Some(running) = running {
+        running.stop_intake().await;
+    }
+}
+
+async fn stop_relays(webhooks: Relay, kafka: Option<kafka::Running>) {
+    webhooks.stop().await;
+    if let Some(running) = kafka {
+        running.stop_relay().await;
+    }
+}
+
+/// The server, and whether programs on this machine need no key.
+async fn start(config: &Config, shop: &Arc<Workshop>, kafka: Option<&Kafka>) -> Result<(Server, bool)> {
     raise_file_limit();
     Meter::install();
-    let app = App::new(Arc::clone(shop), recipes::all(config)?, config.serving.options.clone());
-    Server::start(&app, config.serving.listen).await.map_err(|error| refusal(error, config))
+    let kafka = kafka.map(|kafka| kafka.broker().clone());
+    let options = ServerOptions { kafka, own_kinds: kinds::names(), ..config.serving.options.clone() };
+    let app = App::new(Arc::clone(shop), recipes::all(config)?, options);
+    let trusts_this_machine = app.trusts_this_machine().await?;
+    let server = Server::start(&app, config.serving.listen).await.map_err(|error| refusal(error, config))?;
+    Ok((server, trusts_this_machine))
 }
 
 /// When asked to leave: until all requests have ended, or the deadline, or whoever asks again. `false`: some were cut off.
@@ -133,9 +171,9 @@ fn shown(config: &Config, address: SocketAddr) -> String {
     config.serving.options.public_url.clone().unwrap_or_else(|| format!("http://{address}"))
 }
 
-fn welcome(config: &Config, address: SocketAddr) {
+fn welcome(config: &Config, address: SocketAddr, trusts_this_machine: bool) {
     let url = shown(config, address);
-    let key = if config.serving.options.trust_loopback && address.ip().is_loopback() {
+    let key = if trusts_this_machine && address.ip().is_loopback() {
         ""
     } else {
         " -H \"authorization: Bearer $KEY\""
@@ -150,7 +188,21 @@ fn welcome(config: &Config, address: SocketAddr) {
         config.database_shown(),
         config.store
     ));
-    if !key.is_empty() {
-        say("a key is needed: `telecine key new` prints one\n");
-    }
+}
+
+fn say_who_needs_a_key(config: &Config, trusts_this_machine: bool) {
+    say(match (trusts_this_machine, config.serving.options.trust_until_first_key) {
+        (true, true) => {
+            "programs on this machine need no key until the first one is made; \
+             set trust_loopback to false now if a proxy on this machine passes on what others send"
+        }
+        (true, false) => {
+            "programs on this machine need no key, and whatever a proxy on it passes on is taken for one; \
+             trust_loopback = false changes that"
+        }
+        (false, _) => {
+            "everybody needs a key, `telecine key new` prints one; \
+             trust_loopback = true lets programs on this machine in without"
+        }
+    });
 }

@@ -13,7 +13,7 @@ use crate::output::{Answer, Output, say};
 use crate::recipes;
 
 pub(super) async fn run(flags: SubmitFlags, config: &Config, output: &Output) -> Result<Answer> {
-    let recipe = recipes::chosen(&flags.recipe, &flags.set, config)?;
+    let recipe = recipes::to_run(&flags.recipe, &flags.set, config)?;
     let input = input(&flags.input, config)?;
     let submission = Submission {
         tenant: flags.tenant.unwrap_or_default(),

@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(flags: &WatchFlags, config: &Config, output: &Output) -> Result<Answer> {
     let mut signals = Signals::listen()?;
-    let recipe = recipes::chosen(&flags.work.recipe, &flags.work.set, config)?;
+    let recipe = recipes::to_run(&flags.work.recipe, &flags.work.set, config)?;
     let folder = open_folder(flags)?;
     let root = flags.folder.canonicalize()?;
     let mut watch = Watch {

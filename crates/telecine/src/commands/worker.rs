@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use telecine_connect::Kafka;
 use telecine_pipeline::Workshop;
 use telecine_pipeline::kinds::schedule_sweeps;
 use telecine_queue::{Kinds, Lineage, Queue, Runtime, Slots, WorkerOptions};
@@ -28,7 +29,7 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config, traces: Option<&Tr
     let shop = Arc::new(workshop::open(config, &queue)?);
     let kinds = chosen_kinds(config, &shop)?;
     let names = kinds.names().join(", ");
-    let watched = watched(config, &shop).await?;
+    let watched = watched(config, &shop, None).await?;
     let relay = webhooks::start(config, &shop).await?;
     let runtime = start(config, queue, &shop, kinds, traces).await?;
     say(format_args!(
@@ -46,10 +47,15 @@ pub(super) async fn run(flags: &WorkerFlags, config: &Config, traces: Option<&Tr
 }
 
 /// The health and the figures of this process, where somebody wants to see them.
-async fn watched(config: &Config, shop: &Arc<Workshop>) -> Result<Option<Server>> {
+pub(super) async fn watched(
+    config: &Config,
+    shop: &Arc<Workshop>,
+    kafka: Option<&Kafka>,
+) -> Result<Option<Server>> {
     let Some(address) = config.metrics_listen else { return Ok(None) };
     Meter::install();
-    let options = ServerOptions { metrics_public: true, ..ServerOptions::default() };
+    let kafka = kafka.map(|kafka| kafka.broker().clone());
+    let options = ServerOptions { metrics_public: true, kafka, ..ServerOptions::default() };
     let app = App::new(Arc::clone(shop), recipes::all(config)?, options);
     let server = Server::start_watched(&app, address).await.with_context(|| {
         format!(

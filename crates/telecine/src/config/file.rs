@@ -30,15 +30,30 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Layer> {
         .map_err(|error| anyhow!("{}: {}", place(error.span().unwrap_or_default()), error.message()))?;
 
     let mut layer = Layer::default();
-    for (name, value) in table.get_ref() {
-        let origin = place(name.span());
-        let key =
-            Key::named(name.get_ref()).ok_or_else(|| anyhow!("{origin}: {}", unknown_key(name.get_ref())))?;
-        let typed = as_text(key, value.get_ref())
-            .ok_or_else(|| anyhow!("{origin}: {} is {}", key.name(), expected(key)))?;
+    for (name, span, value) in fields(table.get_ref()) {
+        let origin = place(span);
+        let key = Key::named(&name).ok_or_else(|| anyhow!("{origin}: {}", unknown_key(&name)))?;
+        let typed =
+            as_text(key, value).ok_or_else(|| anyhow!("{origin}: {} is {}", key.name(), expected(key)))?;
         layer.set(key, typed, origin);
     }
     Ok(layer)
+}
+
+/// Each key, where it is, and its value. Those of `[kafka]` are named after the table.
+fn fields<'a>(table: &'a DeTable<'a>) -> Vec<(String, Range<usize>, &'a DeValue<'a>)> {
+    let mut fields = Vec::new();
+    for (name, value) in table {
+        match (name.get_ref().as_ref(), value.get_ref()) {
+            ("kafka", DeValue::Table(inner)) => fields.extend(
+                inner
+                    .iter()
+                    .map(|(name, value)| (format!("kafka_{}", name.get_ref()), name.span(), value.get_ref())),
+            ),
+            (plain, value) => fields.push((plain.to_owned(), name.span(), value)),
+        }
+    }
+    fields
 }
 
 /// The same text that the variable or the flag of this key would carry. `None` when the TOML type does not fit.
@@ -67,7 +82,22 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::MetricsListen
             | Key::MetricsPublic
             | Key::OtlpEndpoint
-            | Key::Webhooks,
+            | Key::Clamd
+            | Key::Scan
+            | Key::Unscanned
+            | Key::Webhooks
+            | Key::KafkaBrokers
+            | Key::KafkaGroup
+            | Key::KafkaRequestTopic
+            | Key::KafkaResponseTopic
+            | Key::KafkaDeadLetterTopic
+            | Key::KafkaFormat
+            | Key::KafkaRecipe
+            | Key::KafkaTenant
+            | Key::KafkaResults
+            | Key::KafkaCreateTopics
+            | Key::KafkaPassword
+            | Key::KafkaProperties,
             DeValue::String(text),
         ) => Some(text.to_string()),
         (Key::InputFolders, DeValue::Array(folders)) => {
@@ -76,13 +106,18 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             Some(folders.join(":"))
         }
         (
-            Key::Sandbox | Key::AllowPrivateUrls | Key::TrustLoopback | Key::MetricsPublic,
+            Key::Sandbox
+            | Key::AllowPrivateUrls
+            | Key::TrustLoopback
+            | Key::MetricsPublic
+            | Key::KafkaCreateTopics,
             DeValue::Boolean(on),
         ) => Some(if *on { "on" } else { "off" }.into()),
-        (Key::Kinds | Key::InputBuckets | Key::CorsOrigins, DeValue::Array(names)) => {
+        (Key::Kinds | Key::InputBuckets | Key::CorsOrigins | Key::KafkaBrokers, DeValue::Array(names)) => {
             let names: Option<Vec<&str>> = names.iter().map(|name| name.get_ref().as_str()).collect();
             Some(names.filter(|names| names.iter().all(|name| !name.contains(',')))?.join(","))
         }
+        (Key::KafkaProperties, DeValue::Table(_)) => super::kafka::as_json(value),
         (Key::Webhooks, DeValue::Array(_)) => Some(super::webhooks::as_json(value)?.to_string()),
         (Key::Slots, DeValue::Table(lanes)) => {
             let lanes: Option<Vec<String>> = lanes
@@ -116,6 +151,13 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
             | Key::TranscodeSlots
             | Key::MaxTranscodeMb
             | Key::TranscodeTimeoutMs
+            | Key::KafkaMaxBacklog
+            | Key::KafkaBatch
+            | Key::ClamdMaxMb
+            | Key::ClamdTimeoutMs
+            | Key::KeepQuarantineDays
+            | Key::ScanSlots
+            | Key::MaxScanMb
             | Key::ToolMemoryMb,
             value,
         ) => integer(value),
@@ -126,6 +168,12 @@ fn as_text(key: Key, value: &DeValue<'_>) -> Option<String> {
         (Key::Listen | Key::TrustLoopback | Key::PublicUrl | Key::CorsOrigins, _) => None,
         (Key::Name | Key::Log | Key::Kinds | Key::Slots | Key::Sandbox | Key::Recipes, _) => None,
         (Key::MetricsListen | Key::MetricsPublic | Key::OtlpEndpoint | Key::Webhooks, _) => None,
+        (Key::KafkaBrokers | Key::KafkaGroup | Key::KafkaFormat | Key::KafkaRecipe | Key::KafkaTenant, _) => {
+            None
+        }
+        (Key::KafkaRequestTopic | Key::KafkaResponseTopic | Key::KafkaDeadLetterTopic, _) => None,
+        (Key::KafkaResults | Key::KafkaCreateTopics | Key::KafkaPassword | Key::KafkaProperties, _) => None,
+        (Key::Clamd | Key::Scan | Key::Unscanned, _) => None,
     }
 }
 
@@ -144,7 +192,19 @@ fn expected(key: Key) -> &'static str {
         Key::Scratch => "a text such as \"/var/tmp/telecine\"",
         Key::Uploads => "a text such as \"/var/lib/telecine/uploads\"",
         Key::InputFolders => "a list of texts such as [\"/srv/uploads\"], none of which has a colon in it",
-        Key::Name | Key::Log => "a text",
+        Key::Name
+        | Key::Log
+        | Key::KafkaGroup
+        | Key::KafkaRequestTopic
+        | Key::KafkaResponseTopic
+        | Key::KafkaDeadLetterTopic
+        | Key::KafkaRecipe
+        | Key::KafkaTenant
+        | Key::KafkaPassword => "a text",
+        Key::KafkaBrokers => "a text such as \"broker-1:9092,broker-2:9092\", or a list of them",
+        Key::KafkaFormat => "\"telecine\" or \"optimize\"",
+        Key::KafkaResults => "\"all\" or \"kafka\"",
+        Key::KafkaProperties => "a table such as { \"security.protocol\" = \"SASL_SSL\" }",
         Key::InputBuckets => {
             "a list of texts such as [\"s3://bucket/prefix\"], none of which has a comma in it"
         }
@@ -154,8 +214,15 @@ fn expected(key: Key) -> &'static str {
         Key::OtlpEndpoint => "a text such as \"http://127.0.0.1:4318\"",
         Key::PublicUrl => "a text such as \"https://media.example\"",
         Key::CorsOrigins => "a list of texts such as [\"https://app.example\"]",
-        Key::Sandbox | Key::AllowPrivateUrls | Key::TrustLoopback | Key::MetricsPublic => "true or false",
+        Key::Sandbox
+        | Key::AllowPrivateUrls
+        | Key::TrustLoopback
+        | Key::MetricsPublic
+        | Key::KafkaCreateTopics => "true or false",
         Key::Recipes => "a text: the folder of your own recipes",
+        Key::Clamd => "a text such as \"unix:/run/clamav/clamd.ctl\" or \"tcp:127.0.0.1:3310\"",
+        Key::Scan => "\"required\", \"optional\" or \"off\"",
+        Key::Unscanned => "\"refuse\" or \"allow\"",
         Key::Webhooks => "tables such as [[webhooks]] with texts for url and secret",
         Key::Kinds => "a list of texts such as [\"pause\"]",
         Key::Slots => "a table such as { cpu = 2, net = 8 } or a text such as \"cpu=2,net=8\"",
@@ -183,6 +250,13 @@ fn expected(key: Key) -> &'static str {
         | Key::TranscodeSlots
         | Key::MaxTranscodeMb
         | Key::TranscodeTimeoutMs
+        | Key::KafkaMaxBacklog
+        | Key::KafkaBatch
+        | Key::ClamdMaxMb
+        | Key::ClamdTimeoutMs
+        | Key::KeepQuarantineDays
+        | Key::ScanSlots
+        | Key::MaxScanMb
         | Key::ToolMemoryMb => "a whole number",
     }
 }

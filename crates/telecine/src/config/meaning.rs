@@ -39,6 +39,8 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         scratch: reader.required(Key::Scratch, folder)?,
         input_folders: reader.optional(Key::InputFolders, folders)?.unwrap_or_default(),
         intake: Intake::of(&reader)?,
+        scanning: super::scanning::of(&reader)?,
+        keep_quarantine: reader.required(Key::KeepQuarantineDays, days)?,
         slots: reader.slots()?,
         kinds: reader.optional(Key::Kinds, names)?,
         name: reader.optional(Key::Name, name)?,
@@ -56,6 +58,7 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         metrics_listen: reader.optional(Key::MetricsListen, address)?,
         otlp_endpoint: reader.optional(Key::OtlpEndpoint, public_url)?,
         webhooks: reader.optional(Key::Webhooks, super::webhooks::endpoints)?,
+        kafka: super::kafka::of(&reader)?,
         log: reader.required(Key::Log, log)?,
         typed: typed.clone(),
     };
@@ -86,6 +89,8 @@ fn add_derived_defaults(typed: &mut Layer) {
     // Who gives a public address has a proxy on this machine, as a rule: then every caller comes from this machine.
     let is_behind_proxy = typed.0.contains_key(&Key::PublicUrl);
     derived.push((Key::TrustLoopback, if is_behind_proxy { "off" } else { "on" }.into()));
+    let scan = if typed.0.contains_key(&Key::Clamd) { "required" } else { "off" };
+    derived.push((Key::Scan, scan.into()));
     if !typed.0.contains_key(&Key::Concurrency) {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         derived.push((Key::Slots, format!("cpu={cores},io={IO_SLOTS},net={NET_SLOTS}")));
@@ -112,6 +117,11 @@ impl Reader<'_> {
             Some(lanes) => Ok(Slots::PerLane(lanes)),
             None => self.required(Key::Concurrency, |text| positive(text).map(Slots::Each)),
         }
+    }
+
+    /// Whether somebody has set it, be it to what it is anyway.
+    pub(super) fn is_set(&self, key: Key) -> bool {
+        self.0.0.get(&key).is_some_and(|typed| typed.origin != Origin::Default)
     }
 
     pub(super) fn origin(&self, key: Key) -> String {
@@ -185,7 +195,7 @@ fn check_lane(lane: &str) -> Result<()> {
     Ok(())
 }
 
-fn name(text: &str) -> Result<String> {
+pub(super) fn name(text: &str) -> Result<String> {
     let proper = !text.trim().is_empty() && text.len() <= 200 && !text.chars().any(char::is_control);
     ensure!(proper, "must be 1 to 200 bytes without control characters");
     Ok(text.into())

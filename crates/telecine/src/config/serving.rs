@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
-use telecine_server::{ServerOptions, TranscodeOptions, UploadOptions};
+use telecine_server::{ScanOptions, ServerOptions, TranscodeOptions, UploadOptions};
 
 use super::Key;
 use super::meaning::{Reader, days, folder, milliseconds, on_or_off};
@@ -15,6 +15,7 @@ const MAX_JSON_KB: u32 = 16 * 1024;
 const MAX_MB: u32 = 1 << 24;
 const MAX_HOURS: u32 = 24 * 365;
 const MAX_TRANSCODES: u32 = 1_000;
+const MAX_SCANS: u32 = 1_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Serving {
@@ -26,6 +27,7 @@ impl Serving {
     pub(super) fn of(reader: &Reader<'_>) -> Result<Self> {
         let options = ServerOptions {
             trust_loopback: reader.required(Key::TrustLoopback, on_or_off)?,
+            trust_until_first_key: !reader.is_set(Key::TrustLoopback),
             public_url: reader.optional(Key::PublicUrl, public_url)?,
             cors_origins: reader.optional(Key::CorsOrigins, origins)?.unwrap_or_default(),
             max_json_bytes: reader.required(Key::MaxJsonKb, |text| within(text, 1, MAX_JSON_KB))? as usize
@@ -50,6 +52,10 @@ impl Serving {
                 slots: reader.required(Key::TranscodeSlots, |text| within(text, 0, MAX_TRANSCODES))? as usize,
                 max_bytes: reader.required(Key::MaxTranscodeMb, megabytes)?,
                 within: reader.required(Key::TranscodeTimeoutMs, milliseconds)?,
+            },
+            scan: ScanOptions {
+                slots: reader.required(Key::ScanSlots, |text| within(text, 0, MAX_SCANS))? as usize,
+                max_bytes: reader.required(Key::MaxScanMb, megabytes)?,
             },
             ..ServerOptions::default()
         };

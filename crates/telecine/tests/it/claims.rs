@@ -1,15 +1,12 @@
 //! Remote claims outlive the process that gave them.
 
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::serve::Serving;
-use crate::telecine::Place;
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::telecine::{Place, until};
 
 /// A worker that sweeps often. Killed when the test ends early.
 struct Sweeper(Child);
@@ -44,14 +41,6 @@ impl Drop for Sweeper {
 fn is_alive(place: &Place, name: &str) -> Option<bool> {
     let workers = place.json(&["workers", "ls"]);
     workers["data"].as_array()?.iter().find(|worker| worker["name"] == name)?["alive"].as_bool()
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}: never");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

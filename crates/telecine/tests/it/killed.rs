@@ -8,9 +8,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::serve::Serving;
-use crate::telecine::Place;
+use crate::telecine::{Place, until};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Kills at instants that are spread over a request's whole life: before its COMMIT, after it, after the answer.
 const KILLS: u32 = 12;
 const SPREAD: Duration = Duration::from_millis(12);
@@ -79,12 +78,8 @@ fn read(mut stream: TcpStream) -> String {
 
 fn until_there_is_a_run(place: &Place, kill: u32) {
     let name = format!("film-{kill}");
-    let is_there = || {
+    until("the run is committed", || {
         let runs = place.json(&["runs", "ls"]);
         runs["data"].as_array().is_some_and(|runs| runs.iter().any(|run| run["external_id"] == name))
-    };
-    let deadline = Instant::now() + PATIENCE;
-    while !is_there() {
-        assert!(Instant::now() < deadline, "the run was never committed");
-    }
+    });
 }

@@ -11,6 +11,10 @@ mod demo;
 mod deploy;
 mod drain;
 mod intake;
+mod kafka;
+#[path = "../../../connect/tests/it/kafka_server.rs"]
+#[allow(dead_code, reason = "the tests of crates/connect use more of it")]
+mod kafka_server;
 mod killed;
 mod media;
 mod observability;

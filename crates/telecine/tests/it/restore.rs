@@ -2,17 +2,14 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::clips::film;
 use crate::postgres_server::PostgresServer;
-use crate::telecine::Place;
+use crate::telecine::{Place, until};
 use crate::worker::Worker;
-
-const PATIENCE: Duration = Duration::from_secs(300);
 
 #[test]
 fn a_backup_of_sqlite_is_restored_and_its_runs_complete() {
@@ -145,12 +142,4 @@ fn has_segments(folder: &Path) -> bool {
 fn copy_folder(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("-r").arg(from).arg(to).output().unwrap();
     assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}: never");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::telecine::Place;
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::telecine::{Place, until};
 
 /// A process that serves, on a port of its own. Killed when the test ends early.
 pub(crate) struct Serving {
@@ -80,6 +78,16 @@ impl Serving {
         (status, serde_json::from_str(body).unwrap_or_default())
     }
 
+    /// The body of a page.
+    pub(crate) fn text(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("somebody listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address)
+            .expect("a request can be sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer is text");
+        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).expect("an answer has a head")
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process has an id");
         kill_process(pid, signal).expect("it is still there");
@@ -103,14 +111,6 @@ impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}: never");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -283,4 +283,41 @@ fn the_description_is_printed_without_a_configuration() {
     assert_eq!(printed.code, Some(0), "{printed:?}");
     let description: Value = serde_json::from_str(&printed.stdout).expect("JSON");
     assert!(description["paths"]["/v1/session"].is_object());
+}
+
+#[test]
+fn programs_on_this_machine_need_no_key_until_there_is_one() {
+    let place = Place::new();
+    let mut serve = Serving::start(&place, &["serve"]);
+    assert!(serve.hears("trust_loopback").contains("need no key"), "it says who needs one");
+    assert_eq!(serve.ask("GET", "/v1/session", None, None).0, 200);
+
+    let made = place.run(&["key", "new", "--scopes", "read"]);
+    assert!(made.stderr.contains("trust_loopback"), "{made:?}");
+    until("a key is needed", || serve.ask("GET", "/v1/session", None, None).0 == 401);
+    assert_eq!(serve.ask("GET", "/v1/session", Some(made.stdout.trim()), None).0, 200);
+    drop(serve);
+
+    let mut serve = Serving::start(&place, &["serve"]);
+    assert!(serve.hears("trust_loopback").contains("needs a key"), "it says who needs one");
+    assert_eq!(serve.ask("GET", "/v1/session", None, None).0, 401);
+    drop(serve);
+
+    place.write("telecine.toml", "trust_loopback = true");
+    let mut serve = Serving::start(&place, &["serve"]);
+    assert!(serve.hears("trust_loopback").contains("need no key"), "whoever says so means it");
+    assert_eq!(serve.ask("GET", "/v1/session", None, None).0, 200);
+}
+
+#[test]
+fn no_kind_that_our_workers_run_can_be_pushed_or_claimed() {
+    let place = Place::new();
+    let serve = Serving::start(&place, &["serve"]);
+
+    for kind in ["pause", "deliver_webhook", "ingest"] {
+        let job = json!({"kind": kind, "payload": {"ms": 600_000}});
+        assert_eq!(serve.ask("POST", "/v1/jobs", None, Some(&job)).0, 422, "{kind}");
+        let claim = json!({"kinds": [kind]});
+        assert_eq!(serve.ask("POST", "/v1/claims", None, Some(&claim)).0, 422, "{kind}");
+    }
 }

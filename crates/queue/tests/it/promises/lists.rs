@@ -53,6 +53,31 @@ pub(super) async fn filters_narrow_a_list(ground: Arc<Ground>) {
     assert!(ids(none).await.is_empty());
 }
 
+pub(super) async fn a_brief_list_leaves_out_what_may_be_large(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let large = |n: u64| NewJob::new("work", json!({ "n": n }));
+    let pushed = queue.push(vec![Push::run(NewRun::new("film"), [large(1), large(2)])]).await.expect("push");
+    let claimed = pull_one(&queue, worker).await;
+    settle(&queue, claimed, telecine_queue::Outcome::Complete { result: json!({ "made": 1 }) }).await;
+
+    for filter in [JobFilter::default(), JobFilter { run: pushed[0].run.clone(), ..JobFilter::default() }] {
+        let whole = queue.list(&filter, Page::first(10)).await.expect("list").data;
+        let brief = Page { brief: true, ..Page::first(10) };
+        let brief = queue.list(&filter, brief).await.expect("list").data;
+
+        assert!(whole.iter().all(|job| job.payload["n"].is_u64()));
+        assert!(whole.iter().any(|job| job.result.is_some()));
+        let strip = |job: telecine_queue::Job| telecine_queue::Job {
+            payload: json!(null),
+            checkpoint: None,
+            result: None,
+            ..job
+        };
+        assert_eq!(brief, whole.into_iter().map(strip).collect::<Vec<_>>());
+    }
+}
+
 pub(super) async fn counts_agree_with_the_rows(ground: Arc<Ground>) {
     let queue = ground.open().await;
     let worker = register(&queue).await;

@@ -48,6 +48,41 @@ pub(super) fn playable(worker: WorkerId, claimed: &Claimed) -> Beat {
     Beat { worker, lease: Duration::from_secs(60), draining: false, claims: vec![claim] }
 }
 
+/// A beat that records something which the run tells of.
+fn telling(worker: WorkerId, claimed: &Claimed, record: NewRecord) -> Beat {
+    let mut beat = playable(worker, claimed);
+    beat.claims[0].playable = false;
+    beat.claims[0].records = vec![record];
+    beat
+}
+
+pub(super) async fn a_record_tells_its_event_once(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let mut pulse = queue.pulse().await.expect("pulse");
+    let pushed = push_run(&queue, [work(0), work(1)]).await;
+    let run = run_of(&pushed);
+    let output = |bytes: u64| {
+        NewRecord::new("output", "poster", json!({ "bytes": bytes })).telling("output.ready", json!(bytes))
+    };
+    let (first, second) = (pull_one(&queue, worker).await, pull_one(&queue, worker).await);
+
+    // Twice, as after a lost answer; once more with the outcome; then another, which is news.
+    pulse.beat(&telling(worker, &first, output(1))).await.expect("beat");
+    pulse.beat(&telling(worker, &first, output(1))).await.expect("beat");
+    let stale = telling(worker, &first, output(9));
+    let done_with =
+        |claimed: Claimed, bytes| [Finish::new(claimed.claim, done()).recording(vec![output(bytes)])];
+    assert_eq!(queue.finish(&done_with(first, 1)).await.expect("finish"), [Settled::Accepted]);
+    pulse.beat(&stale).await.expect("beat");
+    assert_eq!(queue.finish(&done_with(second, 2)).await.expect("finish"), [Settled::Accepted]);
+
+    let story = ["run.created", "run.started", "output.ready", "output.ready", "run.succeeded"];
+    assert_eq!(told(&queue, run).await, story);
+    let events = queue.events(run, 2, 2).await.expect("events");
+    assert_eq!(events.iter().map(|event| &event.body).collect::<Vec<_>>(), [&json!(1), &json!(2)]);
+}
+
 pub(super) async fn a_run_is_playable_once_and_stays_so(ground: Arc<Ground>) {
     let queue = ground.open().await;
     let worker = register(&queue).await;

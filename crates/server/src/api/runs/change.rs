@@ -10,6 +10,7 @@ use telecine_queue::{QueueError, RunId};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{document, no_such_run, run_of};
+use crate::api::jobs::require_priority;
 use crate::app::App;
 use crate::caller::{Caller, Scope};
 use crate::extract::{Json, Path, Query};
@@ -90,7 +91,7 @@ pub(super) async fn retry(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Change {
-    /// 0 to 100, higher first.
+    /// 0 to 100, higher first. More than 50 needs the scope `admin`.
     #[serde(deserialize_with = "priority")]
     #[schema(minimum = 0, maximum = 100)]
     priority: u8,
@@ -115,6 +116,7 @@ pub(super) async fn prioritise(
     Json(Change { priority }): Json<Change>,
 ) -> Result<Json<RunDocument>, Problem> {
     caller.require(Scope::Write)?;
+    require_priority(&caller, Some(priority))?;
     let run = run_of(&app, &caller, &id).await?;
     app.queue().prioritise_run(&run.id, priority).await?;
     Ok(Json(document(&app, &run.id).await?))

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use telecine_pipeline::{NoSubmission, RequestFault, RunDocument, RunRequest, Submission, describe, submit};
 use telecine_queue::{QueueError, RunId};
 
+use crate::api::jobs::require_priority;
 use crate::app::App;
 use crate::caller::{Caller, Scope};
 use crate::extract::Json;
@@ -48,6 +49,7 @@ pub(super) async fn create(
     caller.require(Scope::Write)?;
     let key = idempotency_key(&headers)?;
     request.require_well_formed().map_err(refused)?;
+    require_priority(&caller, Some(request.priority))?;
     if let Some(key) = &key
         && let Some(run) = made_before(&app, &caller, key, &request).await?
     {

@@ -13,7 +13,7 @@ use http::{HeaderMap, header};
 use multer::{Constraints, Field, Multipart, SizeLimit};
 
 use super::headers::{self, content_type, file_name, sha256_of, told_sha256};
-use super::receive::{Broken, Sink, arriving, batch, unwritable};
+use super::receive::{Broken, Destination, arriving, batch};
 use crate::problem::{Code, Problem};
 
 const FORM: &str = "multipart/form-data";
@@ -41,8 +41,12 @@ pub(crate) fn require_file(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(Code::UnsupportedMediaType, detail))
 }
 
-/// Writes the one file of a request into a file. What is too large is refused before it is read, where it says so.
-pub(crate) async fn take(request: Request, sink: &mut Sink, max_bytes: u64) -> Result<Came, Problem> {
+/// Passes on the one file of a request. What is too large is refused before it is read, where it says so.
+pub(crate) async fn take(
+    request: Request,
+    sink: &mut impl Destination,
+    max_bytes: u64,
+) -> Result<Came, Problem> {
     require_file(request.headers())?;
     let is_form = content_type(request.headers()) == FORM;
     let room = if is_form { max_bytes.saturating_add(FORM_BYTES) } else { max_bytes };
@@ -73,7 +77,7 @@ fn header_text(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::CONTENT_TYPE)?.to_str().ok()
 }
 
-async fn take_raw(body: Body, sink: &mut Sink, max_bytes: u64) -> Result<(), Problem> {
+async fn take_raw(body: Body, sink: &mut impl Destination, max_bytes: u64) -> Result<(), Problem> {
     let mut parts = arriving(body);
     loop {
         let (parts, end) = batch(&mut parts).await;
@@ -85,7 +89,12 @@ async fn take_raw(body: Body, sink: &mut Sink, max_bytes: u64) -> Result<(), Pro
     }
 }
 
-async fn take_form(body: Body, boundary: String, sink: &mut Sink, max_bytes: u64) -> Result<Came, Problem> {
+async fn take_form(
+    body: Body,
+    boundary: String,
+    sink: &mut impl Destination,
+    max_bytes: u64,
+) -> Result<Came, Problem> {
     let held = Arc::new(AtomicU64::new(0));
     let parts = one_at_a_time(arriving(body), Arc::clone(&held));
     let whole = max_bytes.saturating_add(FORM_BYTES);
@@ -125,12 +134,12 @@ async fn small_text(field: &mut Field<'_>) -> multer::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-async fn write(sink: &mut Sink, parts: Vec<Bytes>, max_bytes: u64) -> Result<(), Problem> {
+async fn write(sink: &mut impl Destination, parts: Vec<Bytes>, max_bytes: u64) -> Result<(), Problem> {
     let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
-    if sink.at().saturating_add(bytes) > max_bytes {
+    if sink.bytes().saturating_add(bytes) > max_bytes {
         return Err(too_large(max_bytes));
     }
-    sink.write(parts).await.map_err(|error| unwritable(&error))
+    sink.take(parts).await
 }
 
 pub(crate) fn too_large(max_bytes: u64) -> Problem {
@@ -173,6 +182,7 @@ fn one_at_a_time(
 
 #[cfg(test)]
 mod tests {
+    use super::super::receive::Sink;
     use super::*;
 
     async fn taken(body: Body) -> (Result<Came, Problem>, Vec<u8>) {

@@ -80,6 +80,24 @@ pub(super) async fn batch(
     }
 }
 
+/// What the bytes of a file are for, as they arrive.
+pub(crate) trait Destination: Send {
+    /// How many it has.
+    fn bytes(&self) -> u64;
+
+    fn take(&mut self, parts: Vec<Bytes>) -> impl Future<Output = Result<(), Problem>> + Send;
+}
+
+impl Destination for Sink {
+    fn bytes(&self) -> u64 {
+        self.at
+    }
+
+    async fn take(&mut self, parts: Vec<Bytes>) -> Result<(), Problem> {
+        self.write(parts).await.map_err(|error| unwritable(&error))
+    }
+}
+
 /// A file that is written to from a place on.
 #[derive(Debug)]
 pub(crate) struct Sink {

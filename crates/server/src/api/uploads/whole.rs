@@ -48,7 +48,7 @@ pub(super) async fn store(
         return Err(Problem::new(Code::ChecksumMismatch, detail));
     }
     blobs.put_file(&key, &whole.file).await.map_err(refused)?;
-    let completed = CompletedUpload { bytes, sha256, name: whole.name };
+    let completed = CompletedUpload { bytes, sha256, name: whole.name, infected: None };
     let document = serde_json::to_vec(&completed).map_err(io::Error::other);
     let document = document.map_err(|error| super::receive::unwritable(&error))?;
     blobs.put_bytes(&sidecar, document.into()).await.map_err(refused)?;

@@ -40,7 +40,7 @@ struct EndpointShown {
     #[schema(value_type = String, examples("webhook_endpoint"))]
     object: &'static str,
     url: String,
-    /// Empty: all but `run.progress`.
+    /// Empty: all. `run.progress` is sent to no webhook.
     events: Vec<EventPattern>,
     description: String,
     enabled: bool,
@@ -125,7 +125,7 @@ struct EndpointAsked {
         examples("https://app.example/hooks/telecine")
     )]
     url: String,
-    /// Nothing: all but `run.progress`.
+    /// Nothing: all. `run.progress` is sent to no webhook.
     #[serde(default)]
     #[schema(max_items = 50)]
     events: Vec<EventPattern>,
@@ -174,7 +174,7 @@ async fn get(
 struct ChangeAsked {
     #[schema(max_length = 2048, pattern = "^https?://[^\\s\\x00-\\x1f\\x7f-\\x9f]+$")]
     url: Option<String>,
-    /// An empty list: all but `run.progress`.
+    /// An empty list: all. `run.progress` is sent to no webhook.
     #[schema(max_items = 50)]
     events: Option<Vec<EventPattern>>,
     #[schema(max_length = 500, pattern = "^[^\\x00]*$")]

@@ -1,7 +1,5 @@
 //! Disks and stores that are full or away.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
@@ -11,6 +9,7 @@ use telecine_pipeline::Blobs;
 use super::{Tus, id_of, noise, sha256, staged};
 use crate::clips;
 use crate::s3_server::S3Server;
+use crate::small_disk::SmallDisk;
 use crate::support::{Served, problem, trial};
 
 pub(super) fn trials() -> Vec<Trial> {
@@ -164,45 +163,4 @@ async fn the_next_server_stores_it() {
     second.until(async || tus.document(&path).await["state"] == "complete").await;
     assert_eq!(tus.document(&path).await["sha256"], sha256(&bytes));
     second.stop().await;
-}
-
-/// A disk of its own that can be full; only root can have one.
-struct SmallDisk {
-    path: PathBuf,
-}
-
-impl SmallDisk {
-    fn mount(size: &str) -> Option<Self> {
-        let path = tempfile::Builder::new().prefix("telecine-disk-").tempdir().unwrap().keep();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=0755"), "tmpfs"])
-            .arg(&path)
-            .output()
-            .unwrap();
-        if mounted.status.success() {
-            return Some(Self { path });
-        }
-        eprintln!("SKIPPED: no small disk can be mounted: {}", String::from_utf8_lossy(&mounted.stderr));
-        let _ = std::fs::remove_dir(&path);
-        None
-    }
-
-    /// Leaves so many bytes.
-    fn fill(&self, left: u64) {
-        let disk = rustix::fs::statvfs(&self.path).unwrap();
-        let free = disk.f_bavail * disk.f_frsize;
-        let ballast = std::fs::File::create(self.path.join("ballast")).unwrap();
-        rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, free - left).unwrap();
-    }
-
-    fn empty(&self) {
-        std::fs::remove_file(self.path.join("ballast")).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.path).status();
-        let _ = std::fs::remove_dir(&self.path);
-    }
 }

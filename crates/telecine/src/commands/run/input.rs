@@ -88,7 +88,7 @@ mod tests {
     }
 
     fn recipe(name: &str) -> Recipe {
-        Recipe { name: name.into(), description: String::new(), steps: Vec::new() }
+        Recipe::new(name, Vec::new())
     }
 
     #[test]

@@ -200,7 +200,7 @@ mod tests {
             step("pictures", Does::Pictures(Default::default()), &[]),
             step("mp4", Does::Mp4(Default::default()), &["pictures"]),
         ];
-        Recipe { name: "test".into(), description: String::new(), steps }
+        Recipe::new("test", steps)
     }
 
     #[test]

@@ -1,0 +1,158 @@
+//! From a record to what is asked for.
+
+use rdkafka::message::{Message, OwnedMessage};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use telecine_pipeline::{Input, RunRequest, prefix_fault};
+
+use super::cloud_event::{EventName, header, open};
+use super::refusal::Refusal;
+use super::{Format, KafkaOptions};
+use crate::traceparent::is_traceparent;
+use crate::webhooks::short_hash;
+
+/// As much as the API takes.
+const LARGEST_VALUE: usize = 256 * 1024;
+/// The queue's own bound.
+const LONGEST_KEY: usize = 200;
+const LONGEST_ID: usize = 100;
+
+/// What a record asks for.
+#[derive(Debug, PartialEq)]
+pub(super) struct Asked {
+    pub(super) request: RunRequest,
+    /// The same key is the same run, however often it is read.
+    pub(super) key: String,
+    pub(super) traceparent: Option<String>,
+}
+
+/// Refuses what is not as documented, whatever is installed or configured.
+pub(super) fn read(record: &OwnedMessage, options: &KafkaOptions) -> Result<Asked, Refusal> {
+    let bytes = record.payload().map_or(0, <[u8]>::len);
+    if bytes > LARGEST_VALUE {
+        let detail = format!("the value has {bytes} bytes; at most {LARGEST_VALUE} are taken");
+        return Err(Refusal::new("too_large", detail));
+    }
+    let opened = open(record)?;
+    let (request, id) = match options.format {
+        Format::Telecine => (parsed(opened.body)?, None),
+        Format::Optimize => {
+            let request: OptimizeRequest = parsed(opened.body)?;
+            let id = request.id.as_ref().map(Name::text);
+            (request.into_request(&options.recipe)?, id)
+        }
+    };
+    let key = key(record, opened.event.as_ref(), id)?;
+    let traceparent = opened.traceparent.filter(|text| is_traceparent(text));
+    Ok(Asked { request, key, traceparent })
+}
+
+/// Who waits for the result of a request, as far as that can be read.
+pub(super) struct Addressee {
+    /// As it was written.
+    pub(super) id: Value,
+    pub(super) user: Value,
+    /// What results of it would be keyed by.
+    pub(super) key: String,
+}
+
+pub(super) fn addressee(record: &OwnedMessage, format: Format) -> Option<Addressee> {
+    let body = open(record).ok()?.body;
+    let named = |names: &[&str]| names.iter().find_map(|name| body.get(name)).cloned().unwrap_or_default();
+    let (id, user) = match format {
+        Format::Telecine => (named(&["external_id"]), Value::Null),
+        Format::Optimize => (named(&["mediaId", "media_id"]), named(&["userId", "user_id"])),
+    };
+    let key = match &id {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return None,
+    };
+    (1..=LONGEST_KEY).contains(&key.len()).then_some(Addressee { id, user, key })
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Refusal> {
+    serde_path_to_error::deserialize(body).map_err(|error| {
+        let path = error.path().to_string();
+        Refusal::invalid(if path == "." { "" } else { &path }, error.into_inner().to_string())
+    })
+}
+
+/// What its sender calls it, else its place. A place has its time in it: a topic that was deleted and made again counts
+/// from nought, and its records are others.
+fn key(record: &OwnedMessage, event: Option<&EventName>, id: Option<String>) -> Result<String, Refusal> {
+    if let Some(key) = header(record, "idempotency-key") {
+        let is_proper = (1..=LONGEST_KEY).contains(&key.len()) && !key.chars().any(char::is_control);
+        let wrong = || Refusal::invalid("idempotency-key", "1 to 200 bytes without control characters");
+        return is_proper.then(|| key.to_owned()).ok_or_else(wrong);
+    }
+    let at = record.timestamp().to_millis().unwrap_or(0);
+    let name = match (event, id) {
+        (Some(EventName { source, id }), _) => format!("event:{source}#{id}"),
+        (None, Some(id)) => format!("request:{id}"),
+        (None, None) => {
+            format!("kafka:{}/{}/{}@{at}", record.topic(), record.partition(), record.offset())
+        }
+    };
+    let is_proper = name.len() <= LONGEST_KEY && !name.chars().any(char::is_control);
+    Ok(if is_proper { name } else { format!("kafka:{}", short_hash(&[&name])) })
+}
+
+/// The request of the plain media worker. The contract is not ours: what else it has is left alone.
+#[derive(Debug, Deserialize)]
+struct OptimizeRequest {
+    bucket: String,
+    key: String,
+    #[serde(rename = "userId", alias = "user_id")]
+    user_id: Name,
+    #[serde(rename = "mediaId", alias = "media_id")]
+    media_id: Name,
+    #[serde(rename = "type", alias = "mediaType", alias = "media_type", default)]
+    media_type: Option<String>,
+    #[serde(alias = "requestId", alias = "request_id", default)]
+    id: Option<Name>,
+}
+
+/// An id as others have them. It is given back as it came.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+enum Name {
+    Text(String),
+    Number(u64),
+}
+
+impl Name {
+    fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Number(number) => number.to_string(),
+        }
+    }
+
+    /// As a part of the prefix that outputs are published under.
+    fn part(&self, field: &str) -> Result<String, Refusal> {
+        let text = self.text();
+        let is_part = text.len() <= LONGEST_ID && !text.contains(['/', '{']) && prefix_fault(&text).is_none();
+        let message = "1 to 100 letters, digits and . _ = @ -, the first of which is no dot";
+        is_part.then_some(text).ok_or_else(|| Refusal::invalid(field, message))
+    }
+}
+
+impl OptimizeRequest {
+    fn into_request(self, recipe: &str) -> Result<RunRequest, Refusal> {
+        let (user, media) = (self.user_id.part("userId")?, self.media_id.part("mediaId")?);
+        if self.bucket.is_empty() || self.bucket.contains('/') {
+            return Err(Refusal::invalid("bucket", "the name of a bucket"));
+        }
+        let input = Input::S3(format!("s3://{}/{}", self.bucket, self.key));
+        let mut metadata = Map::new();
+        metadata.insert("userId".into(), json!(self.user_id));
+        metadata.insert("mediaId".into(), json!(self.media_id));
+        if let Some(media_type) = self.media_type {
+            metadata.insert("type".into(), media_type.into());
+        }
+        let publish_to = Some(format!("{user}/{{media}}/{media}"));
+        let request = RunRequest::new(recipe, input);
+        Ok(RunRequest { external_id: Some(media), metadata, publish_to, ..request })
+    }
+}

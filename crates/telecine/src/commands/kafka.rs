@@ -1,0 +1,62 @@
+//! `telecine kafka`: requests in and results out, without an API and without a worker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use telecine_connect::kafka::SINK;
+
+use super::worker::watched;
+use super::{Schema, open};
+use crate::cli::KafkaFlags;
+use crate::config::{Config, Key};
+use crate::kafka::{self, Brokers};
+use crate::output::{Answer, say};
+use crate::signals::Signals;
+use crate::workshop;
+
+pub(super) async fn run(flags: &KafkaFlags, config: &Config) -> Result<Answer> {
+    if flags.leave {
+        return leave(config).await;
+    }
+    let mut signals = Signals::listen()?;
+    let queue = open(config, Schema::Migrate).await?;
+    let shop = Arc::new(workshop::open(config, &queue)?);
+    let Some(kafka) = kafka::of(config, &shop)? else {
+        bail!(
+            "no Kafka is configured\nnext: add [kafka] with brokers = \"host:9092\" to telecine.toml, or set {}",
+            Key::KafkaBrokers.variable()
+        );
+    };
+    let watched = watched(config, &shop, Some(&kafka)).await?;
+    let mut running = kafka::start(&kafka, config, Brokers::Required).await?;
+    let options = kafka.options();
+    say(format_args!(
+        "requests come from topic {} as group {}, results go to {}, on {} with {}; Ctrl-C stops it",
+        options.request_topic,
+        options.group,
+        options.response_topic,
+        options.brokers,
+        config.database_shown()
+    ));
+    signals.next().await;
+
+    running.stop_intake().await;
+    running.stop_relay().await;
+    if let Some(watched) = watched {
+        watched.stop(Duration::ZERO).await;
+    }
+    say("stopped");
+    Ok(Answer::Yes)
+}
+
+/// What nobody sends any more must not wait for ever, and keep runs from being forgotten.
+async fn leave(config: &Config) -> Result<Answer> {
+    let queue = open(config, Schema::AsItIs).await?;
+    if queue.remove_sink(SINK).await? {
+        say("no results are kept for Kafka any more; whoever serves with [kafka] configured starts anew");
+        return Ok(Answer::Yes);
+    }
+    say("no results were kept for Kafka");
+    Ok(Answer::No)
+}
