@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!   every run that has ended ──► its outputs: there, as long as they were, with the bytes they had?   outputs.rs
+//!                                  and their copies under keys of its caller's                        copies.rs
 //!                                  no: its steps are started over, or it is told why not              mend.rs
 //!   every folder of the store ─► a run that the database knows, that somebody borrows from, or kept?  strays.rs
 //!   every entry of the cache ──► a run that the database knows?
@@ -13,9 +14,12 @@
 //! themselves (`lifetime.rs`): runs that are not over are left alone, and what somebody stored lately is not removed. So
 //! it can be run beside workers, sweeps and itself. What it holds in memory goes by the files of a few runs.
 
+mod copies;
 mod mend;
 mod outputs;
 mod strays;
+
+use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
@@ -42,6 +46,8 @@ pub struct ReconcileOptions {
     pub mend: bool,
     /// Read every byte of every output and compare its hash.
     pub deep: bool,
+    /// Puts that were begun less than this long ago may be of somebody who is at work.
+    pub unfinished_older_than: Duration,
 }
 
 /// Something that is not as it should be.
@@ -198,7 +204,7 @@ impl Survey<'_> {
         if self.stopping.is_cancelled() {
             return Ok(());
         }
-        let (blobs, older_than) = (&self.shop.blobs, self.shop.keep_unpublished);
+        let (blobs, older_than) = (&self.shop.blobs, self.options.unfinished_older_than);
         let (counted, outcome) = match self.options.mend {
             true => (blobs.sweep_unfinished(older_than).await, Outcome::Mended),
             false => (blobs.count_unfinished(older_than).await, Outcome::Mendable),

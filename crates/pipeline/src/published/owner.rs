@@ -78,6 +78,14 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Whether what lies there is a run's, and stays.
+    pub(crate) async fn is_of(&self, queue: &dyn Queue, run: &RunId) -> Result<bool, QueueError> {
+        let (_, now) = read(queue, self).await?;
+        Ok(now.is_some_and(|now| now.run == *run && now.removed_since.is_none()))
+    }
+}
+
 impl Owner {
     async fn is_busy(&self, queue: &dyn Queue) -> Result<bool, QueueError> {
         if let Some(since) = self.removed_since {

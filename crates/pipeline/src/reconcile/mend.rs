@@ -42,6 +42,9 @@ async fn prospect(shop: &Workshop, run: &Run, damage: &Damage) -> Attempted<Pros
         let why = "history has forgotten its jobs: submit the input again, then `telecine runs rm` this run";
         return Ok(Prospect::Lost(why.to_owned()));
     }
+    if damage.is_of_copies() {
+        return Ok(Prospect::StartOver(damage.steps()));
+    }
     if !damage.is_of(run)
         && let Some(borrowed) = read::<BorrowedRecord>(&*shop.queue, &run.id, BORROWED).await?
     {
@@ -124,6 +127,7 @@ async fn remove_damaged(shop: &Workshop, run: &Run, damage: &Damage, broom: &Bro
     if now.is_none_or(|now| (now.generation, now.finished_at) != (run.generation, run.finished_at)) {
         return Ok(false);
     }
+    // Copies are overwritten, and what was borrowed is another's.
     if !damage.is_of(run) {
         return Ok(true);
     }

@@ -9,11 +9,14 @@ use telecine_queue::{Run, RunState};
 use crate::blobs::{Blobs, StoreError, hex};
 use crate::failure::Attempted;
 use crate::keys;
+use crate::kinds::PUBLISH;
 use crate::kinds::sweep::is_older;
 use crate::kinds::sweep::runs::published;
 use crate::lifetime::is_deleted;
 use crate::records::{OutputRecord, StoredFile, read_all};
 use crate::workshop::Workshop;
+
+use super::copies;
 
 /// Names of files in a message.
 const NAMED: usize = 3;
@@ -75,6 +78,11 @@ impl Damage {
         self.files.iter().any(|file| file.file.key.starts_with(&own))
     }
 
+    /// Whether all that is missing are copies of what is there.
+    pub(super) fn is_of_copies(&self) -> bool {
+        self.files.iter().all(|file| file.step == PUBLISH)
+    }
+
     /// `2 files are missing, 1 has another size: hls/180p/00001-3f9a1c2b.m4s, …`
     pub(super) fn told(&self) -> String {
         let count = |fault: Fault| self.files.iter().filter(|file| file.fault == fault).count();
@@ -85,7 +93,11 @@ impl Damage {
         ];
         let counts = counts.iter().filter(|(files, _)| *files > 0);
         let counts: Vec<String> = counts.map(|(files, what)| format!("{files} {what}")).collect();
-        let named = self.files.iter().take(NAMED).map(|file| format!("{}/{}", file.step, file.file.path));
+        let name = |file: &DamagedFile| match file.step.as_str() {
+            PUBLISH => file.file.key.clone(),
+            step => format!("{step}/{}", file.file.path),
+        };
+        let named = self.files.iter().take(NAMED).map(name);
         let more = if self.files.len() > NAMED { ", …" } else { "" };
         format!("files: {}: {}{more}", counts.join(", "), named.collect::<Vec<_>>().join(", "))
     }
@@ -131,6 +143,11 @@ pub(super) async fn look(shop: &Workshop, run: &Run, deep: bool) -> Attempted<Si
     }
     let missing = expected.into_values();
     damage.files.extend(missing.map(|(step, file)| DamagedFile { step, file, fault: Fault::Missing }));
+    // Who makes an output again also copies it again.
+    let promises = matches!(run.state, RunState::Succeeded | RunState::Partial);
+    if promises && damage.is_empty() {
+        damage.files = copies::damaged(shop, run).await?;
+    }
     // A retry may still use what a run has stored that ended lately.
     let is_over = run.finished_at.is_some_and(|at| is_older(at, shop.keep_unpublished));
     let leftovers = (is_over && leftovers.old + leftovers.young > 0).then_some(leftovers);

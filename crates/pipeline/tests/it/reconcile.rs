@@ -19,8 +19,12 @@ use crate::postgres_server::PostgresServer;
 use crate::s3_server::S3Server;
 use crate::studio::{Studio, hls, recipe, step, trial};
 
-const LOOK: ReconcileOptions = ReconcileOptions { mend: false, deep: false };
-const MEND: ReconcileOptions = ReconcileOptions { mend: true, deep: false };
+/// Of those who are at work, too.
+const ANY_AGE: Duration = Duration::ZERO;
+const LOOK: ReconcileOptions =
+    ReconcileOptions { mend: false, deep: false, unfinished_older_than: Duration::from_hours(1) };
+const MEND: ReconcileOptions = ReconcileOptions { mend: true, ..LOOK };
+const DEEP: ReconcileOptions = ReconcileOptions { deep: true, ..MEND };
 
 pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
     macro_rules! all {
@@ -42,6 +46,7 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
         a_run_at_work_is_left_alone,
         a_borrower_waits_for_its_owner,
         a_borrower_whose_owner_is_gone_makes_its_own,
+        copies_under_keys_of_the_caller_are_made_again,
         two_at_once_start_a_run_over_once,
     ];
     let server = server.clone();
@@ -150,7 +155,7 @@ async fn a_tidy_store_is_left_as_it_is() {
     let run = succeeds(&studio, &images(160), &photo(&studio)).await;
     let before = contents(&studio, &run).await;
 
-    let (findings, tally) = look(&studio, ReconcileOptions { mend: true, deep: true }).await;
+    let (findings, tally) = look(&studio, DEEP).await;
 
     assert_eq!(findings, []);
     assert_eq!((tally.runs, tally.folders, tally.cache_entries), (1, 1, 1));
@@ -201,6 +206,7 @@ async fn what_nobody_owns_is_told_of_and_removed(studio: &Studio) -> Vec<Outcome
 
     let mut unfinished = Vec::new();
     for (options, outcome) in [(LOOK, Outcome::Mendable), (MEND, Outcome::Mended)] {
+        let options = ReconcileOptions { unfinished_older_than: ANY_AGE, ..options };
         let (mut findings, tally) = look(studio, options).await;
 
         unfinished
@@ -341,7 +347,7 @@ async fn other_bytes_are_found_by_reading() {
     });
 
     let (shallow, _) = look(&studio, MEND).await;
-    let (deep, _) = look(&studio, ReconcileOptions { mend: true, deep: true }).await;
+    let (deep, _) = look(&studio, DEEP).await;
 
     assert_eq!(shallow, []);
     assert!(deep[0].message.contains("1 of other bytes"), "{deep:?}");
@@ -427,7 +433,7 @@ async fn a_run_at_work_is_left_alone() {
         .await;
     let before = studio.shop.blobs.list(&keys::of_run("", &run)).await.unwrap();
 
-    let (findings, tally) = look(&studio, ReconcileOptions { mend: true, deep: true }).await;
+    let (findings, tally) = look(&studio, DEEP).await;
 
     assert!(!before.is_empty());
     assert_eq!((findings, tally.runs), (Vec::new(), 0));
@@ -479,6 +485,46 @@ async fn a_borrower_whose_owner_is_gone_makes_its_own() {
     assert_succeeded(&studio, &borrower, 2).await;
     let made = contents(&studio, &borrower).await;
     assert!(made.keys().all(|key| key.starts_with(&keys::of_run("", &borrower))), "{:?}", made.keys());
+    assert_eq!(look(&studio, LOOK).await.0, []);
+    studio.close().await;
+}
+
+async fn copies_under_keys_of_the_caller_are_made_again() {
+    let studio = settled(None).await;
+    let photo = photo(&studio);
+    let to = |prefix: &str| Submission {
+        publish_to: Some(prefix.to_owned()),
+        ..Submission::new(images(160), Input::Path(photo.clone()))
+    };
+    let submit = async |prefix: &str| submit(&*studio.queue, to(prefix)).await.unwrap().run;
+    let (owner, borrower) = (submit("u1/m1").await, {
+        studio
+            .until(async || studio.queue.counts().await.unwrap().iter().all(|it| it.state.is_terminal()))
+            .await;
+        submit("u1/m2").await
+    });
+    let replaced = submit("u1/m3").await;
+    let later = submit("u1/m3").await;
+    for run in [&owner, &borrower, &replaced, &later] {
+        assert_succeeded(&studio, run, 1).await;
+    }
+    assert_eq!(look(&studio, LOOK).await.0, [], "what a later run replaced is not missed");
+    let copies = studio.shop.blobs.list("_published").await.unwrap();
+    studio.shop.blobs.delete_all(copies.clone()).await.unwrap();
+    // A copy needs no source.
+    std::fs::remove_file(&photo).unwrap();
+
+    let (findings, tally) = look(&studio, MEND).await;
+
+    let mut expected: Vec<_> =
+        [&owner, &borrower, &later].map(|run| (Trouble::Damaged, run.as_str(), Outcome::Mended)).into();
+    expected.sort_by_key(|(_, at, _)| *at);
+    assert_eq!(told(&findings), expected, "{findings:?}");
+    assert!(tally.is_clean());
+    for run in [&owner, &borrower, &later] {
+        assert_succeeded(&studio, run, 2).await;
+    }
+    assert_eq!(studio.shop.blobs.list("_published").await.unwrap().len(), copies.len());
     assert_eq!(look(&studio, LOOK).await.0, []);
     studio.close().await;
 }

@@ -17,6 +17,8 @@ use crate::{human, workshop};
 
 /// A document lists so many; all are counted.
 const LISTED: usize = 10_000;
+/// Whatever is said about the rest: a large source takes its time, and who stores it is at work.
+const LONGEST_PUT: Duration = Duration::from_hours(24);
 const DRAW_EVERY: Duration = Duration::from_millis(200);
 
 /// What `--json` prints.
@@ -35,7 +37,11 @@ pub(super) async fn run(flags: &ReconcileFlags, config: &Config, output: &Output
     let queue = open(config, Schema::AsItIs).await?;
     let mut shop = workshop::open(config, &queue)?;
     shop.keep_unpublished = flags.older_than;
-    let options = ReconcileOptions { mend: flags.mend, deep: flags.deep };
+    let options = ReconcileOptions {
+        mend: flags.mend,
+        deep: flags.deep,
+        unfinished_older_than: flags.older_than.max(LONGEST_PUT),
+    };
 
     let (stopping, progress) = (CancellationToken::new(), Progress::new());
     let (mut findings, mut is_cut) = (Vec::new(), false);

@@ -62,12 +62,7 @@ fn every_figure_of_the_runbook_is_explained() {
     };
     let explained = figures(&docs("observability.md"));
 
-    // What has a page of its own is explained there.
-    let is_elsewhere =
-        |figure: &&String| ["telecine_kafka_", "telecine_scans_"].iter().any(|it| figure.starts_with(it));
-    let named = figures(&docs("runbook.md"));
-    let unexplained: Vec<String> =
-        named.difference(&explained).filter(|figure| !is_elsewhere(figure)).cloned().collect();
+    let unexplained: Vec<String> = figures(&docs("runbook.md")).difference(&explained).cloned().collect();
 
     assert_eq!(unexplained, Vec::<String>::new(), "docs/observability.md does not have them");
 }
