@@ -88,6 +88,7 @@ promises! {
     ;
     leases:
         a_silent_workers_jobs_are_freed
+        a_worker_without_a_process_is_forgotten_when_it_leaves
         a_late_completion_that_nobody_reclaimed_is_accepted
         completions_of_one_batch_are_judged_one_by_one
         a_late_failure_that_nobody_reclaimed_counts_as_a_failure

@@ -271,6 +271,32 @@ pub(super) async fn a_beat_keeps_a_worker_alive_and_refuses_what_it_lost(ground:
     assert!(matches!(gone, Err(QueueError::WorkerGone)), "{gone:?}");
 }
 
+pub(super) async fn a_worker_without_a_process_is_forgotten_when_it_leaves(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let mut pulse = queue.pulse().await.expect("pulse");
+    let here = register(&queue).await;
+    let row = NewWorker {
+        name: "far".into(),
+        host: "remote".into(),
+        pid: 0,
+        slots: [("cpu".into(), 1)].into(),
+        kinds: vec!["work".into()],
+        lease: Duration::from_secs(30),
+        holding: Vec::new(),
+    };
+    let far = queue.register(row).await.expect("register");
+
+    queue.deregister(far).await.expect("deregister");
+    queue.deregister(far).await.expect("again");
+    queue.deregister(here).await.expect("deregister");
+
+    let listed = queue.workers().await.expect("workers");
+    let listed: Vec<_> = listed.into_iter().map(|worker| (worker.id, worker.alive)).collect();
+    assert_eq!(listed, [(here, false)], "one with a process is shown for a while");
+    let gone = pulse.beat(&beat_of(far, vec![])).await;
+    assert!(matches!(gone, Err(QueueError::WorkerGone)), "{gone:?}");
+}
+
 pub(super) async fn progress_and_checkpoint_reach_the_next_claim(ground: Arc<Ground>) {
     let queue = ground.open().await;
     let mut pulse = queue.pulse().await.expect("pulse");
