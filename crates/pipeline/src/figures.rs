@@ -27,7 +27,7 @@ pub(crate) fn get_failed(error: &StoreError) {
 /// How a scan ended: `clean`, `infected`, `unscanned`, or `unavailable` where nobody said.
 pub(crate) fn scanned(outcome: &'static str, took: std::time::Duration) {
     counter!("telecine_scans_total", "outcome" => outcome).increment(1);
-    histogram!("telecine_scan_seconds").record(took.as_secs_f64());
+    histogram!("telecine_scan_duration_seconds").record(took.as_secs_f64());
 }
 
 /// So many seconds of media were encoded in so many seconds.

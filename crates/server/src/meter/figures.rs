@@ -50,6 +50,7 @@ pub(super) fn describe() {
         ("telecine_queue_poisoned_total", "Jobs given up because they took too many workers with them."),
         ("telecine_queue_retries_total", "Jobs claimed that had been attempted before."),
         ("telecine_queue_verb_failures_total", "Calls of the database that failed."),
+        ("telecine_scans_total", "Virus scans, by outcome: clean, infected, unscanned or unavailable."),
         ("telecine_store_bytes_total", "Bytes read from (in) and written to (out) the store."),
         ("telecine_store_failures_total", "Reads and writes of the store that failed."),
         ("telecine_webhook_deliveries_total", "Attempts to deliver a webhook, by outcome."),
@@ -82,6 +83,7 @@ pub(super) fn describe() {
         ("telecine_job_duration_seconds", "Time from claim to outcome."),
         ("telecine_media_encode_speed_ratio", "Seconds of media encoded per second."),
         ("telecine_queue_verb_duration_seconds", "Time that calls of the database took."),
+        ("telecine_scan_duration_seconds", "Time that virus scans took."),
     ];
     histograms.into_iter().for_each(|(name, meaning)| describe_histogram!(name, meaning));
     gauge!("telecine_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
