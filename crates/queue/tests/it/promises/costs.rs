@@ -92,8 +92,8 @@ fn looks_at(run: &RunId) -> [Look; 6] {
     [
         look!(
             "list_of_run",
-            json!([i64::MAX, all, all, all, all, run, 5]),
-            format!("NULL, NULL, NULL, NULL, NULL, '{run}', 5")
+            json!([i64::MAX, all, all, all, all, run, 5, 0]),
+            format!("NULL, NULL, NULL, NULL, NULL, '{run}', 5, false")
         ),
         look!("run_steps", json!([run]), format!("'{run}'")),
         look!("list_runs", json!(["running", "s", all, 5]), "'{queued,running}', 's', NULL, 5".into()),
