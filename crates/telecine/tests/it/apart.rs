@@ -49,7 +49,9 @@ fn a_run_is_submitted_watched_and_played(database: &str) {
         .filter_map(|line| line.strip_prefix("event: "))
         .filter(|name| *name != "run.progress")
         .collect();
+    let (ready, told): (Vec<&str>, Vec<&str>) = told.into_iter().partition(|name| *name == "output.ready");
     assert_eq!(told, ["run.created", "run.started", "run.playable", "run.succeeded"], "{events}");
+    assert_eq!(ready.len(), 4, "the film, its poster, storyboard and preview: {events}");
     assert!(master.contains("#EXT-X-STREAM-INF"), "{master}");
     let (_, run) = serve.ask("GET", &format!("/v1/runs/{id}"), None, None);
     assert_eq!(run["status"], "succeeded", "{run}");
