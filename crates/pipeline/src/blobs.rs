@@ -21,9 +21,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path as StorePath;
 use object_store::signer::Signer;
-use object_store::{
-    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload,
-};
+use object_store::{Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
 use url::Url;
@@ -219,8 +217,7 @@ impl Blobs {
     ) -> Result<bool, StoreError> {
         let (folder, destination) = (folder.clone(), folder.root.join(self.path(key)?.as_ref()));
         let written = tokio::task::spawn_blocking(move || folder.write(&destination, &bytes, only_new));
-        let written =
-            written.await.map_err(|error| StoreError::Unavailable { reason: error.to_string() })?;
+        let written = written.await.map_err(|error| StoreError::Unavailable { reason: error.to_string() })?;
         written.map_err(|error| StoreError::of_io(key, &error))
     }
 

@@ -126,9 +126,10 @@ pub fn router(app: &Arc<App>) -> Router {
     let (router, description) = described();
     // It is large and always the same: written once.
     let written = Bytes::from(serde_json::to_vec(&description).unwrap_or_default());
-    let router = router
-        .merge(docs::routes(&description))
-        .route("/openapi.json", get(async move || ([(header::CONTENT_TYPE, "application/json")], written.clone())));
+    let router = router.merge(docs::routes(&description)).route(
+        "/openapi.json",
+        get(async move || ([(header::CONTENT_TYPE, "application/json")], written.clone())),
+    );
     layered(router, app)
 }
 

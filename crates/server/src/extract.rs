@@ -74,8 +74,7 @@ async fn read_bounded(request: Request, max_bytes: usize, within: Duration) -> R
     let Ok(arrived) = tokio::time::timeout(within, arriving).await else {
         return Err(Problem::new(Code::RequestTimeout, "the body took too long to arrive"));
     };
-    arrived
-        .map_err(|error| if has_cause::<LengthLimitError>(&error) { too_large() } else { cut_off(&error) })
+    arrived.map_err(|error| if has_cause::<LengthLimitError>(&error) { too_large() } else { cut_off(&error) })
 }
 
 /// Why a body did not arrive whole.

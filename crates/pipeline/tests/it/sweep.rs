@@ -263,7 +263,10 @@ async fn an_upload_that_has_expired_is_no_input() {
     keys.iter().for_each(|key| age(&studio, key));
 
     let refused = asked().await.unwrap_err();
-    assert!(matches!(&refused, NoSubmission::Impossible(faults) if faults[0].path == "input.upload"), "{refused:?}");
+    assert!(
+        matches!(&refused, NoSubmission::Impossible(faults) if faults[0].path == "input.upload"),
+        "{refused:?}"
+    );
     studio.close().await;
 }
 

@@ -99,7 +99,8 @@ async fn claim(
     let wanted = wanted(asked)?;
     let secret = app.remote.secret().await?;
     let lease_ms = u64::try_from(wanted.lease.as_millis()).unwrap_or(MAX_LEASE_MS);
-    let Some(job) = wait_for_one(&app, &wanted, wait, (&standing, &caller)).await?.and_then(Taken::send) else {
+    let Some(job) = wait_for_one(&app, &wanted, wait, (&standing, &caller)).await?.and_then(Taken::send)
+    else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let token = ClaimToken {

@@ -33,7 +33,9 @@ pub(super) fn of(code: Code) -> &'static str {
         Code::RateLimited => {
             "This key, or this address without a key, asks too often, or has too many requests under way at once. Wait as long as `Retry-After` says."
         }
-        Code::RequestTimeout => "The request stood still, or took too long, before it had arrived. Send it again.",
+        Code::RequestTimeout => {
+            "The request stood still, or took too long, before it had arrived. Send it again."
+        }
         Code::ChecksumMismatch => {
             "The bytes that arrived do not have the hash that was told. They were dropped; send them again."
         }

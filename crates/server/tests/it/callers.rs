@@ -258,8 +258,9 @@ async fn a_key_has_only_so_many_sessions() {
         last = begin(&text).await;
     }
 
-    let status =
-        async |cookie: &str| served.get("/v1/session").header("cookie", cookie).send().await.unwrap().status();
+    let status = async |cookie: &str| {
+        served.get("/v1/session").header("cookie", cookie).send().await.unwrap().status()
+    };
     assert!(served.queue.entries("session", None, 100).await.unwrap().len() <= 33);
     assert_eq!(status(&first).await, 401, "the oldest gave way");
     assert_eq!((status(&last).await.as_u16(), status(&other).await.as_u16()), (200, 200));

@@ -72,8 +72,7 @@ async fn expired(shop: &Workshop) -> Attempted<BTreeSet<String>> {
 
 /// The keys of uploads that runs wait for, or may still be reading.
 async fn wanted(shop: &Workshop) -> Attempted<BTreeSet<String>> {
-    let filter =
-        RunFilter { states: vec![RunState::Queued, RunState::Running], ..RunFilter::default() };
+    let filter = RunFilter { states: vec![RunState::Queued, RunState::Running], ..RunFilter::default() };
     let (mut wanted, mut page) = (BTreeSet::new(), RunPage::first(PAGE));
     loop {
         let listed = shop.queue.list_runs(&filter, page).await?;

@@ -60,7 +60,10 @@ pub(crate) async fn take(request: Request, sink: &mut Sink, max_bytes: u64) -> R
         Came::default()
     };
     if came.sha256.is_some() && sha256.is_some() && came.sha256 != sha256 {
-        return Err(Problem::invalid("sha256", "the form and the header `Telecine-Sha256` tell different hashes"));
+        return Err(Problem::invalid(
+            "sha256",
+            "the form and the header `Telecine-Sha256` tell different hashes",
+        ));
     }
     came.sha256 = came.sha256.or(sha256);
     Ok(came)

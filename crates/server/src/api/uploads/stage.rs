@@ -160,7 +160,9 @@ impl Stage {
             }
             match self.told(id) {
                 Ok(told) => listed.extend(told.map(|told| (id.to_owned(), told))),
-                Err(error) => tracing::warn!(path = %path.display(), %error, "what is known of an upload cannot be read"),
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "what is known of an upload cannot be read")
+                }
             }
         }
         Ok(listed)
@@ -177,7 +179,9 @@ impl Stage {
             }
             match remove_if_left_alone(&path) {
                 Ok(is_removed) => removed += usize::from(is_removed),
-                Err(error) => tracing::warn!(path = %path.display(), %error, "what was left half made cannot be removed"),
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "what was left half made cannot be removed")
+                }
             }
         }
         Ok(removed)

@@ -17,14 +17,7 @@ async fn app(folder: &tempfile::TempDir) -> Arc<App> {
 }
 
 fn told(length: u64) -> Told {
-    Told {
-        tenant: "acme".into(),
-        length,
-        metadata: None,
-        name: None,
-        sha256: None,
-        unverified_from: None,
-    }
+    Told { tenant: "acme".into(), length, metadata: None, name: None, sha256: None, unverified_from: None }
 }
 
 /// Who appends has sent one byte too many after somebody saw it whole: what was added is cut off, and the lock let go.
