@@ -96,7 +96,8 @@ impl Planned {
         capabilities: &Capabilities,
     ) -> Result<Self, CannotPlan> {
         let media = MediaType::of(format, probe);
-        if recipe.fitting_steps(media).next().is_none() {
+        let has_steps = recipe.enabled_steps().next().is_some();
+        if has_steps && recipe.fitting_steps(media).next().is_none() {
             let taken = |media: &MediaType| recipe.fitting_steps(Some(*media)).next().is_some();
             let takes: Vec<MediaType> = MediaType::ALL.into_iter().filter(taken).collect();
             return Err(CannotPlan::NoStepFits { recipe: recipe.name.clone(), takes: any_of(&takes), media });

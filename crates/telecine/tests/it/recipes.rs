@@ -32,7 +32,7 @@ fn recipes_are_listed_with_their_origin_and_a_broken_one_by_name() {
     let listed = json["data"].as_array().expect("a list");
     let broken = listed.iter().find(|recipe| recipe["name"] == "broken").expect("broken");
     assert_eq!(broken["errors"][0]["line"], 2, "{json}");
-    assert_eq!(listed.iter().filter(|recipe| recipe["origin"] == "built_in").count(), 5, "{json}");
+    assert_eq!(listed.iter().filter(|recipe| recipe["origin"] == "built_in").count(), 6, "{json}");
 }
 
 #[test]
