@@ -239,7 +239,9 @@ async fn inner_addresses_are_never_told(on: On) {
     let told = stage.ended("", 7 * 3 + 8).await;
 
     assert!(told.iter().all(|it| it.status == DeliveryStatus::Failed), "{told:#?}");
-    assert!(told.iter().any(|it| it.reason.as_ref().unwrap().contains("localhost is not at a public address")));
+    assert!(
+        told.iter().any(|it| it.reason.as_ref().unwrap().contains("localhost is not at a public address"))
+    );
     assert_eq!(canary.count(), 0);
     stage.close().await;
 }
