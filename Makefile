@@ -18,10 +18,9 @@ demo: setup ## a phone's clip becomes a film that plays in a browser
 	cargo build --release --locked -p telecine -p telecine-vips
 	@scripts/demo target/release/telecine
 
-# With the tests' profile: libraries in C are compiled once for both.
 check: ## format, lints, dependencies: fast, nothing is run
 	cargo fmt --all --check
-	cargo clippy --release --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@if command -v cargo-deny >/dev/null; then \
 		echo "cargo deny check --hide-inclusion-graph bans licenses sources"; \
 		cargo deny check --hide-inclusion-graph bans licenses sources; \
