@@ -51,7 +51,7 @@ drain-soak: setup ## two workers are asked to leave every ten seconds, for two m
 schema: ## renew the committed dumps of the schema after adding a migration
 	TELECINE_RENEW_SCHEMA=1 cargo test --release --locked -p telecine-queue --test it -- schema
 
-# Thirty minutes in a debug build on two cores.
+# Three minutes on two cores.
 kafka-soak: setup ## 5,000 requests of Kafka through five kills -9 and a broker's: each one run, one result
 	TELECINE_TEST_KAFKA_RECORDS=5000 cargo test --release --locked -p telecine --test it -- --nocapture kafka::nothing_is_lost
 

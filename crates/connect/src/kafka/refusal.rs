@@ -37,7 +37,7 @@ impl Refusal {
         Self { code: code.into(), detail: told.join("\n"), errors }
     }
 
-    /// `None`: it is not the record's fault.
+    /// The error is what is away: then it is not the record's fault.
     pub(super) fn of_submission(refused: NoSubmission) -> Result<Self, String> {
         match refused {
             NoSubmission::Malformed(faults) => Ok(Self::with_faults("invalid_request", faults)),

@@ -1,11 +1,11 @@
 //! The sink: each end of a run becomes a record of the response topic.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use rdkafka::message::{Header, OwnedHeaders};
 use serde_json::Value;
-use std::time::Duration;
 use telecine_pipeline::RunMeta;
 use telecine_queue::{Event, Queue, QueueError, Run, Sink, SinkError};
 

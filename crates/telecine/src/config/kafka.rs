@@ -81,10 +81,11 @@ fn require_other_topics(reader: &Reader<'_>, options: &KafkaOptions) -> Result<(
     for (nth, (key, topic)) in topics.iter().enumerate() {
         if let Some((other, _)) = topics[..nth].iter().find(|(_, other)| other == topic) {
             bail!(
-                "{}: {} and {} are the same topic `{topic}`; they must be three",
-                reader.origin(*key),
+                "{} ({}) and {} ({}) are the same topic `{topic}`; they must be three",
                 other.name(),
-                key.name()
+                reader.origin(*other),
+                key.name(),
+                reader.origin(*key)
             );
         }
     }
