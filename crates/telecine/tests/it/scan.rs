@@ -1,6 +1,7 @@
 //! A virus scanner as an operator configures it.
 
 use crate::clamd_server::{ClamdServer, STREAM_MB, eicar};
+use crate::clips;
 use crate::telecine::Place;
 
 fn check(found: &serde_json::Value) -> &serde_json::Value {
@@ -34,7 +35,11 @@ fn the_doctor_asks_the_scanner_and_says_what_it_takes() {
 fn an_infected_file_is_refused_by_a_command_without_a_server() {
     let (place, server) = (Place::new(), ClamdServer::start());
     configured(&place, &server, "");
-    std::fs::write(place.path("film.mp4"), eicar()).expect("a file can be written");
+    let film = place.path("film.mp4");
+    clips::film(1, &film);
+    let mut bytes = std::fs::read(&film).expect("the film is there");
+    bytes.extend(eicar());
+    std::fs::write(&film, bytes).expect("a file can be written");
 
     let ended = place.run(&["run", "film.mp4", "--recipe", "thumbnail", "--out", "out", "--quiet"]);
 
