@@ -172,7 +172,7 @@ mod tests {
         let origin = |name: &str| &recipes.listed().find(|listed| listed.name == name).unwrap().origin;
         assert_eq!(*origin("mp4"), RecipeOrigin::File(folder.path().join("mp4.toml")));
         assert_eq!(*origin("image"), RecipeOrigin::BuiltIn);
-        assert_eq!(recipes.listed().count(), 6 + 2, "{recipes:?}");
+        assert_eq!(recipes.listed().count(), BUILT_IN.len() + 2, "{recipes:?}");
     }
 
     #[test]
