@@ -93,6 +93,12 @@ impl KafkaServer {
         }
     }
 
+    /// The same, and what it wrote goes too: one that is kept for the whole process is never dropped.
+    pub(crate) fn remove(&self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(self.0.folder.path());
+    }
+
     /// It is asked to stop, as by an operator, and does.
     pub(crate) fn shut_down(&self) {
         if let Some(mut process) = self.0.process.lock().expect("no test panics here").take() {

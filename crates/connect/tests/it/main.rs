@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
     server.stop();
     if let Some(broker) = kafka::SHARED.get() {
-        broker.kill();
+        broker.remove();
     }
     conclusion.exit_code()
 }
