@@ -9,7 +9,7 @@ use telecine_connect::kafka::RESERVED;
 use toml::de::DeValue;
 
 use super::Key;
-use super::meaning::{Reader, name, on_or_off};
+use super::meaning::{Reader, name, on_or_off, within};
 
 const MAX_BACKLOG: u32 = 100_000_000;
 const MAX_BATCH: u32 = 10_000;
@@ -17,26 +17,11 @@ const MAX_BATCH: u32 = 10_000;
 const LONGEST_TOPIC: usize = 249;
 const PASSWORD: &str = "sasl.password";
 
-/// What was said about Kafka without saying where it is helps nobody.
-const OTHERS: [Key; 13] = [
-    Key::KafkaGroup,
-    Key::KafkaRequestTopic,
-    Key::KafkaResponseTopic,
-    Key::KafkaDeadLetterTopic,
-    Key::KafkaFormat,
-    Key::KafkaRecipe,
-    Key::KafkaTenant,
-    Key::KafkaResults,
-    Key::KafkaMaxBacklog,
-    Key::KafkaBatch,
-    Key::KafkaCreateTopics,
-    Key::KafkaPassword,
-    Key::KafkaProperties,
-];
-
 pub(super) fn of(reader: &Reader<'_>) -> Result<Option<KafkaOptions>> {
     let Some(brokers) = reader.optional(Key::KafkaBrokers, brokers)? else {
-        if let Some(key) = OTHERS.into_iter().find(|key| reader.is_set(*key)) {
+        // What was said about Kafka without saying where it is helps nobody.
+        let mut others = Key::ALL.into_iter().filter(|key| key.name().starts_with("kafka_"));
+        if let Some(key) = others.find(|key| reader.is_set(*key)) {
             bail!(
                 "{}: {} is set, but kafka_brokers is not\n\
                  next: add brokers = \"host:9092\" to [kafka], or set {}",
@@ -61,8 +46,8 @@ pub(super) fn of(reader: &Reader<'_>) -> Result<Option<KafkaOptions>> {
         tenant: reader.optional(Key::KafkaTenant, name)?.unwrap_or_default(),
         results: reader
             .required(Key::KafkaResults, |text| text.parse().map_err(|why: String| anyhow!(why)))?,
-        max_backlog: reader.required(Key::KafkaMaxBacklog, |text| within(text, MAX_BACKLOG))?.into(),
-        batch: reader.required(Key::KafkaBatch, |text| within(text, MAX_BATCH))? as usize,
+        max_backlog: reader.required(Key::KafkaMaxBacklog, |text| within(text, 1, MAX_BACKLOG))?.into(),
+        batch: reader.required(Key::KafkaBatch, |text| within(text, 1, MAX_BATCH))? as usize,
         create_topics: reader.required(Key::KafkaCreateTopics, on_or_off)?,
         properties,
         ..KafkaOptions::new(brokers)
@@ -110,11 +95,6 @@ fn topic(text: &str) -> Result<String> {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
     ensure!(is_proper, "must be the name of a topic: up to 249 letters, digits, dots, - and _, not `{text}`");
     Ok(text.to_owned())
-}
-
-fn within(text: &str, most: u32) -> Result<u32> {
-    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
-    number.ok_or_else(|| anyhow!("must be a number from 1 to {most}, not `{text}`"))
 }
 
 /// As JSON. What is wrong is told without the values, which may be passwords.

@@ -201,10 +201,13 @@ pub(super) fn name(text: &str) -> Result<String> {
     Ok(text.into())
 }
 
+pub(super) fn within(text: &str, least: u32, most: u32) -> Result<u32> {
+    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| anyhow!("must be a number from {least} to {most}, not `{text}`"))
+}
+
 fn positive(text: &str) -> Result<u32> {
-    let slots = text.parse().unwrap_or(0);
-    ensure!((1..=MAX_SLOTS).contains(&slots), "must be a number from 1 to {MAX_SLOTS}, not `{text}`");
-    Ok(slots)
+    within(text, 1, MAX_SLOTS)
 }
 
 pub(super) fn milliseconds(text: &str) -> Result<Duration> {

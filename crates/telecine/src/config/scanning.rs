@@ -4,17 +4,17 @@ use anyhow::{Result, anyhow, bail};
 use telecine_pipeline::{Clamd, ClamdAddress, ScanPolicy, Scanning, UnscannedPolicy};
 
 use super::Key;
-use super::meaning::{Reader, milliseconds};
+use super::meaning::{Reader, milliseconds, within};
 
 /// clamd scans nothing of 2 GiB or more.
-const MAX_MB: u64 = 2_047;
+const MAX_MB: u32 = 2_047;
 
 pub(super) fn of(reader: &Reader<'_>) -> Result<Scanning> {
     let max_bytes = reader.required(Key::ClamdMaxMb, megabytes)?;
-    let within = reader.required(Key::ClamdTimeoutMs, milliseconds)?;
+    let timeout = reader.required(Key::ClamdTimeoutMs, milliseconds)?;
     let address =
         reader.optional(Key::Clamd, |text| text.parse::<ClamdAddress>().map_err(|why| anyhow!(why)))?;
-    let clamd = address.map(|address| Clamd { address, max_bytes, within });
+    let clamd = address.map(|address| Clamd { address, max_bytes, within: timeout });
     let scan = reader.required(Key::Scan, |text| {
         ScanPolicy::named(text).ok_or_else(|| anyhow!("must be required, optional or off, not `{text}`"))
     })?;
@@ -32,7 +32,5 @@ pub(super) fn of(reader: &Reader<'_>) -> Result<Scanning> {
 }
 
 fn megabytes(text: &str) -> Result<u64> {
-    let number = text.parse().ok().filter(|number| (1..=MAX_MB).contains(number));
-    let number: u64 = number.ok_or_else(|| anyhow!("must be a number from 1 to {MAX_MB}, not `{text}`"))?;
-    Ok(number << 20)
+    within(text, 1, MAX_MB).map(|megabytes| u64::from(megabytes) << 20)
 }

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, ensure};
 use telecine_server::{ScanOptions, ServerOptions, TranscodeOptions, UploadOptions};
 
 use super::Key;
-use super::meaning::{Reader, days, folder, milliseconds, on_or_off};
+use super::meaning::{Reader, days, folder, milliseconds, on_or_off, within};
 
 const MAX_RATE: u32 = 1_000_000;
 const MAX_CONNECTIONS: u32 = 1_000_000;
@@ -97,9 +97,4 @@ fn origins(text: &str) -> Result<Vec<String>> {
 
 fn megabytes(text: &str) -> Result<u64> {
     within(text, 1, MAX_MB).map(|megabytes| u64::from(megabytes) << 20)
-}
-
-fn within(text: &str, least: u32, most: u32) -> Result<u32> {
-    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| anyhow!("must be a number from {least} to {most}, not `{text}`"))
 }
