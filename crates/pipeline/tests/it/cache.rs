@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::Trial;
-use telecine_media::{ImageSpec, ImageVariant, Ladder, VideoSpec};
+use telecine_media::{Ladder, VideoSpec};
 use telecine_pipeline::{Deleted, Does, Input, Recipe, Submission, delete, describe, retry, submit};
 use telecine_queue::{RunId, RunState};
 
 use crate::clips;
 use crate::crash::files_below;
-use crate::studio::{Studio, hls, recipe, step, trial};
+use crate::studio::{Studio, hls, images, photo, recipe, step, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -25,17 +25,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("cache::a_damaged_segment_is_made_again".into(), a_damaged_segment_is_made_again),
         trial("cache::what_a_run_stored_on_the_way_is_removed".into(), intermediates_are_removed),
     ]
-}
-
-pub(crate) fn images(width: u32) -> Recipe {
-    let spec = ImageSpec { variants: vec![ImageVariant::of_width(width)], ..ImageSpec::default() };
-    recipe(vec![step("image", Does::Image(spec))])
-}
-
-fn photo(studio: &Studio) -> PathBuf {
-    let file = studio.file("photo.jpg");
-    clips::ffmpeg(&["-f", "lavfi", "-i", "testsrc2=size=640x480", "-frames:v", "1"], &file);
-    file
 }
 
 async fn succeeds(studio: &Studio, submission: Submission) -> RunId {

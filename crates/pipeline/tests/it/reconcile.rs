@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use telecine_media::{ImageSpec, ImageVariant};
 use telecine_pipeline::records::StoredFile;
 use telecine_pipeline::{
-    Blobs, Does, Finding, Input, News, Outcome, Recipe, ReconcileOptions, Submission, Tally, Trouble, forget,
-    keys, kinds, reconcile, submit,
+    Blobs, Finding, Input, News, Outcome, Recipe, ReconcileOptions, Submission, Tally, Trouble, forget, keys,
+    kinds, reconcile, submit,
 };
 use telecine_queue::{JobFilter, JobState, Page, Pausable, RunId, RunState};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clips;
 use crate::postgres_server::PostgresServer;
 use crate::s3_server::S3Server;
-use crate::studio::{Studio, hls, recipe, step, trial};
+use crate::studio::{Studio, hls, images, photo, recipe, trial};
 
 /// Of those who are at work, too.
 const ANY_AGE: Duration = Duration::ZERO;
@@ -93,19 +92,6 @@ fn told(findings: &[Finding]) -> Vec<(Trouble, &str, Outcome)> {
     let mut told: Vec<_> = findings.iter().map(|it| (it.trouble, it.at.as_str(), it.outcome)).collect();
     told.sort_by_key(|(_, at, _)| *at);
     told
-}
-
-fn images(width: u32) -> Recipe {
-    let spec = ImageSpec { variants: vec![ImageVariant::of_width(width)], ..ImageSpec::default() };
-    recipe(vec![step("image", Does::Image(spec))])
-}
-
-fn photo(studio: &Studio) -> PathBuf {
-    let file = studio.file("photo.jpg");
-    if !file.exists() {
-        clips::ffmpeg(&["-f", "lavfi", "-i", "testsrc2=size=640x480", "-frames:v", "1"], &file);
-    }
-    file
 }
 
 fn film(studio: &Studio) -> PathBuf {

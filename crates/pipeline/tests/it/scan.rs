@@ -15,12 +15,11 @@ use telecine_queue::{RunId, RunState};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::cache::images;
 use crate::clamd_server::{ClamdServer, FOUND, STREAM_MB, clamd, eicar};
 use crate::clips;
 use crate::s3_server::S3Server;
 use crate::sources::{picture, put_upload, sha256};
-use crate::studio::{Studio, trial};
+use crate::studio::{Studio, images, trial};
 use crate::sweep::sweep;
 
 pub(crate) fn trials() -> Vec<Trial> {

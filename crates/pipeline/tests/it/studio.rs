@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use telecine_media::{Confinement, Ladder, PicturesSpec, Toolbox, VideoSpec};
+use telecine_media::{Confinement, ImageSpec, ImageVariant, Ladder, PicturesSpec, Toolbox, VideoSpec};
 use telecine_pipeline::records::{FailureRecord, OutputRecord, WarningRecord, read_all};
 use telecine_pipeline::{Blobs, Does, Input, Recipe, Scratch, Step, Submission, Workshop, kinds, submit};
 use telecine_queue::{JobFilter, Page, Queue, Run, RunId, Runtime, Slots, WorkerOptions};
+
+use crate::clips;
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -181,6 +183,21 @@ pub(crate) fn pictures() -> Step {
     let wanted = r#"{"poster": {}, "storyboard": {}, "preview": {}, "scenes": true, "frames": {}}"#;
     let spec: PicturesSpec = serde_json::from_str(wanted).unwrap();
     Step { required: false, ..step("pictures", Does::Pictures(spec)) }
+}
+
+/// A picture in one width.
+pub(crate) fn images(width: u32) -> Recipe {
+    let spec = ImageSpec { variants: vec![ImageVariant::of_width(width)], ..ImageSpec::default() };
+    recipe(vec![step("image", Does::Image(spec))])
+}
+
+/// A picture for them, the same one each time.
+pub(crate) fn photo(studio: &Studio) -> PathBuf {
+    let file = studio.file("photo.jpg");
+    if !file.exists() {
+        clips::ffmpeg(&["-f", "lavfi", "-i", "testsrc2=size=640x480", "-frames:v", "1"], &file);
+    }
+    file
 }
 
 pub(crate) fn recipe(steps: Vec<Step>) -> Recipe {

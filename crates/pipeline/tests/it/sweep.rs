@@ -6,13 +6,12 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use sha2::Digest;
-use telecine_media::{ImageSpec, ImageVariant};
 use telecine_pipeline::records::{
     LIFETIME, LifetimeRecord, OutputRecord, RunRecord, read as read_record, read_all,
 };
 use telecine_pipeline::{
-    Blobs, CompletedUpload, Deleted, Does, Input, NoSubmission, Recipe, Recipes, RunRequest, Submission,
-    Workshop, delete, describe, keys, kinds, retry, submit,
+    Blobs, CompletedUpload, Deleted, Input, NoSubmission, Recipe, Recipes, RunRequest, Submission, Workshop,
+    delete, describe, keys, kinds, retry, submit,
 };
 use telecine_queue::{
     JobFilter, JobState, NewJob, NewRecord, NewRun, Page, Pausable, Push, QueueError, RunId, RunState,
@@ -22,7 +21,7 @@ use telecine_queue::{
 use crate::clips;
 use crate::crash::files_below;
 use crate::s3_server::S3Server;
-use crate::studio::{Studio, hls, recipe, step, trial};
+use crate::studio::{Studio, hls, images, photo, recipe, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     macro_rules! all {
@@ -73,19 +72,6 @@ pub(crate) async fn sweep(studio: &Studio) -> Value {
         })
         .await;
     now().await.result.unwrap()
-}
-
-fn images(width: u32) -> Recipe {
-    let spec = ImageSpec { variants: vec![ImageVariant::of_width(width)], ..ImageSpec::default() };
-    recipe(vec![step("image", Does::Image(spec))])
-}
-
-fn photo(studio: &Studio) -> PathBuf {
-    let file = studio.file("photo.jpg");
-    if !file.exists() {
-        clips::ffmpeg(&["-f", "lavfi", "-i", "testsrc2=size=640x480", "-frames:v", "1"], &file);
-    }
-    file
 }
 
 async fn succeeds(studio: &Studio, recipe: &Recipe, file: &Path) -> RunId {

@@ -2,15 +2,15 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::clips::film;
 use crate::postgres_server::PostgresServer;
 use crate::serve::Serving;
 use crate::telecine::Place;
+use crate::worker::Worker;
 
 #[test]
 fn serve_and_worker_share_a_sqlite_file() {
@@ -34,7 +34,7 @@ fn a_run_is_submitted_watched_and_played(database: &str) {
     );
     film(4, &place.path("film.mp4"));
     let serve = Serving::start(&place, &["serve", "--database", database]);
-    let mut worker = start_worker(&place, database);
+    let worker = start_worker(&place, database);
 
     let request = json!({ "recipe": "web-video", "input": { "path": folder.join("film.mp4") } });
     let (status, run) = serve.ask("POST", "/v1/runs", None, Some(&request));
@@ -55,20 +55,17 @@ fn a_run_is_submitted_watched_and_played(database: &str) {
     assert!(master.contains("#EXT-X-STREAM-INF"), "{master}");
     let (_, run) = serve.ask("GET", &format!("/v1/runs/{id}"), None, None);
     assert_eq!(run["status"], "succeeded", "{run}");
-    kill_process(Pid::from_child(&worker), Signal::TERM).expect("it is still there");
-    assert!(worker.wait().expect("it can be waited for").success());
+    worker.signal(Signal::TERM);
+    let (code, talk) = worker.ends();
+    assert_eq!(code, Some(0), "{talk}");
     serve.signal(Signal::TERM);
     let (code, talk) = serve.ends();
     assert_eq!(code, Some(0), "{talk}");
 }
 
-fn start_worker(place: &Place, database: &str) -> Child {
-    let worker = place
-        .command(&["worker", "--database", database, "--log", "error"])
-        .env("TELECINE_SCRATCH", place.path("scratch-of-the-worker"))
-        .stderr(Stdio::null())
-        .spawn();
-    worker.expect("the binary can be started")
+fn start_worker(place: &Place, database: &str) -> Worker {
+    let scratch = place.path("scratch-of-the-worker");
+    Worker::start_with(place, &["--database", database], &[("TELECINE_SCRATCH", scratch.to_str().unwrap())])
 }
 
 /// The whole answer as text; of a stream, when it has ended.

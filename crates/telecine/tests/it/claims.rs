@@ -1,41 +1,19 @@
 //! Remote claims outlive the process that gave them.
 
-use std::process::{Child, Stdio};
-
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::serve::Serving;
 use crate::telecine::{Place, until};
+use crate::worker::Worker;
 
-/// A worker that sweeps often. Killed when the test ends early.
-struct Sweeper(Child);
-
-impl Sweeper {
-    fn start(place: &Place, name: &str) -> Self {
-        let worker = place
-            .command(&["worker", "--name", name, "--log", "error"])
-            .env("TELECINE_SCRATCH", place.path("scratch-of-worker"))
-            .env("TELECINE_SWEEP_MS", "100")
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the binary can be started");
-        let worker = Self(worker);
-        until("the worker is there", || is_alive(place, name) == Some(true));
-        worker
-    }
-
-    fn kill(&mut self) {
-        self.0.kill().expect("it is still there");
-        self.0.wait().expect("it has ended");
-    }
-}
-
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A worker that sweeps often.
+fn start_sweeper(place: &Place, name: &str) -> Worker {
+    let scratch = place.path("scratch-of-worker");
+    let variables = [("TELECINE_SCRATCH", scratch.to_str().unwrap()), ("TELECINE_SWEEP_MS", "100")];
+    let worker = Worker::start_with(place, &["--name", name], &variables);
+    until("the worker is there", || is_alive(place, name) == Some(true));
+    worker
 }
 
 fn is_alive(place: &Place, name: &str) -> Option<bool> {
@@ -53,13 +31,12 @@ fn a_server_that_is_killed_takes_no_remote_claim_with_it() {
     let asked = json!({"kinds": ["far_away"], "lease_ms": 600_000, "name": "far"});
     let (status, claim) = post(&first, "/v1/claims", asked);
     assert_eq!(status, 200, "{claim}");
-    let _sweeper = Sweeper::start(&place, "sweeper");
+    let _sweeper = start_sweeper(&place, "sweeper");
 
     first.signal(Signal::KILL);
     first.is_gone();
     // A worker of this host that is killed is noticed by the next sweep, long before its lease ends.
-    let mut witness = Sweeper::start(&place, "witness");
-    witness.kill();
+    drop(start_sweeper(&place, "witness"));
     until("a sweep has been", || is_alive(&place, "witness") == Some(false));
 
     assert_eq!(is_alive(&place, "far"), Some(true), "only its lease tells whether it lives");
