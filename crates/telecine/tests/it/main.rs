@@ -13,8 +13,10 @@ mod commands;
 mod demo;
 mod deploy;
 mod drain;
+mod guarded_kafka;
 mod intake;
 mod kafka;
+mod kafka_security;
 #[path = "../../../connect/tests/it/kafka_server.rs"]
 #[allow(dead_code, reason = "the tests of crates/connect use more of it")]
 mod kafka_server;
