@@ -23,6 +23,7 @@ mod kafka_server;
 mod killed;
 mod media;
 mod observability;
+mod optimize;
 mod plan;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
@@ -40,6 +41,8 @@ mod serve;
 mod steering;
 mod telecine;
 mod upgrade;
+#[path = "../../../media/tests/it/vips_helper.rs"]
+mod vips_helper;
 mod watch;
 mod webhooks;
 mod worker;
