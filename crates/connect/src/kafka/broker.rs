@@ -155,10 +155,12 @@ impl Broker {
         let brokers = self.options.brokers.clone();
         let complaints = &self.client.context().complaints;
         match complaints.last() {
-            Some(Complaint { code: RDKafkaErrorCode::Authentication, reason }) => {
+            Some(Complaint { code: RDKafkaErrorCode::Authentication, reason, .. }) => {
                 KafkaError::NotLetIn { brokers, reason }
             }
-            Some(Complaint { code: RDKafkaErrorCode::SSL, reason }) => KafkaError::NoTls { brokers, reason },
+            Some(Complaint { code: RDKafkaErrorCode::SSL, reason, .. }) => {
+                KafkaError::NoTls { brokers, reason }
+            }
             _ => self.unreachable(complaints.explain(error)),
         }
     }

@@ -4,18 +4,38 @@
 //! again for half a minute: so it is remembered until something succeeds.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rdkafka::error::{KafkaError as RdError, RDKafkaErrorCode};
+
+/// What holds is said again after half a minute.
+const HOLDS: Duration = Duration::from_secs(45);
 
 /// The last of them.
 #[derive(Debug, Default)]
 pub(super) struct Complaints(Mutex<Option<Complaint>>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Complaint {
     pub(super) code: RDKafkaErrorCode,
     /// Names broker and state, and never what a property was set to.
     pub(super) reason: String,
+    at: Instant,
+}
+
+impl Complaint {
+    fn new(code: RDKafkaErrorCode, reason: &str) -> Self {
+        Self { code, reason: reason.to_owned(), at: Instant::now() }
+    }
+
+    fn is_refusal(&self) -> bool {
+        matches!(self.code, RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL)
+    }
+
+    /// One broker, or one of its addresses, may be away while another one answers and refuses. That says more.
+    fn outweighs(&self, other: &Self) -> bool {
+        self.is_refusal() && !other.is_refusal() && self.at.elapsed() < HOLDS
+    }
 }
 
 impl Complaints {
@@ -24,15 +44,22 @@ impl Complaints {
         match error.rdkafka_error_code() {
             // It follows another, which says why.
             None | Some(RDKafkaErrorCode::AllBrokersDown) => {}
-            Some(code) => *self.lock() = Some(Complaint { code, reason: reason.to_owned() }),
+            Some(code) => self.keep(Complaint::new(code, reason)),
         }
     }
 
     /// A line of the log. A peer that hangs up, as one does that expects TLS, is told of nowhere else.
     pub(super) fn overhear(&self, facility: &str, message: &str) {
         if facility == "FAIL" {
-            let code = RDKafkaErrorCode::BrokerTransportFailure;
-            self.lock().get_or_insert_with(|| Complaint { code, reason: message.to_owned() });
+            let complaint = || Complaint::new(RDKafkaErrorCode::BrokerTransportFailure, message);
+            self.lock().get_or_insert_with(complaint);
+        }
+    }
+
+    fn keep(&self, complaint: Complaint) {
+        let mut last = self.lock();
+        if !last.as_ref().is_some_and(|last| last.outweighs(&complaint)) {
+            *last = Some(complaint);
         }
     }
 
@@ -70,10 +97,11 @@ mod tests {
         complaints.hear(&RdError::Global(RDKafkaErrorCode::Authentication), "no such user");
         complaints.overhear("FAIL", "no such user");
         complaints.hear(&RdError::Global(RDKafkaErrorCode::AllBrokersDown), "1/1 brokers are down");
+        complaints.hear(&RdError::Global(RDKafkaErrorCode::BrokerTransportFailure), "another is away");
 
         let last = complaints.last().expect("there was one");
         assert_eq!((last.code, last.reason.as_str()), (RDKafkaErrorCode::Authentication, "no such user"));
         complaints.forget();
-        assert_eq!(complaints.last(), None);
+        assert!(complaints.last().is_none());
     }
 }

@@ -42,18 +42,18 @@ impl KafkaServer {
         Self::start_on(None, properties, &[])
     }
 
-    /// With one more listener such as `SASL_SSL://127.0.0.1:9093`, and more arguments for the tool that formats its folder.
-    pub(crate) fn start_on(listener: Option<&str>, properties: &str, format: &[&str]) -> Self {
+    /// With more listeners such as `SASL_SSL://127.0.0.1:9093`, and more arguments for the tool that formats its folder.
+    pub(crate) fn start_on(listeners: Option<&str>, properties: &str, format: &[&str]) -> Self {
         let folder =
             tempfile::Builder::new().prefix("telecine-kafka-").tempdir().expect("a temporary folder");
         let (port, controller) = (free_port(), free_port());
         let data = folder.path().join("data");
-        let more = listener.map(|listener| format!(",{listener}")).unwrap_or_default();
+        let more = listeners.map(|listeners| format!(",{listeners}")).unwrap_or_default();
         let settings = format!(
             "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{controller}\n\
              listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{more}\n\
              advertised.listeners=PLAINTEXT://127.0.0.1:{port}{more}\ncontroller.listener.names=CONTROLLER\n\
-             listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL\n\
+             listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL\n\
              log.dirs={}\noffsets.topic.replication.factor=1\noffsets.topic.num.partitions=3\n\
              transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
              group.initial.rebalance.delay.ms=0\nauto.create.topics.enable=false\n{properties}\n",

@@ -19,6 +19,7 @@ pub(crate) struct GuardedKafka {
     /// Its plain listener is for the test alone.
     pub(crate) server: KafkaServer,
     port: u16,
+    certified_port: u16,
     certificates: TempDir,
 }
 
@@ -26,23 +27,24 @@ impl GuardedKafka {
     pub(crate) fn start() -> Self {
         let certificates = tempfile::tempdir().expect("a temporary folder");
         make_certificates(certificates.path());
-        let port = free_port();
-        let keys = certificates.path().join("broker.pem");
+        let (port, certified_port) = (free_port(), free_port());
+        let listeners = format!("SASL_SSL://127.0.0.1:{port},SSL://127.0.0.1:{certified_port}");
         let listener = "listener.name.sasl_ssl";
         let login = "org.apache.kafka.common.security";
         let properties = format!(
-            "ssl.keystore.type=PEM\nssl.keystore.location={}\nsasl.enabled.mechanisms=SCRAM-SHA-512,PLAIN\n\
+            "ssl.keystore.type=PEM\nssl.keystore.location={certificates}/broker.pem\n\
+             ssl.truststore.type=PEM\nssl.truststore.location={certificates}/authority.pem\n\
+             listener.name.ssl.ssl.client.auth=required\nsasl.enabled.mechanisms=SCRAM-SHA-512,PLAIN\n\
              {listener}.scram-sha-512.sasl.jaas.config={login}.scram.ScramLoginModule required;\n\
              {listener}.plain.sasl.jaas.config={login}.plain.PlainLoginModule required user_{USER}=\"{PASSWORD}\";\n\
              authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n\
-             super.users=User:ANONYMOUS;User:{USER}\n",
-            keys.display()
+             super.users=User:ANONYMOUS;User:{USER};User:CN={USER}\n",
+            certificates = certificates.path().display()
         );
         let scram = [USER, GUEST].map(|user| format!("SCRAM-SHA-512=[name={user},password={PASSWORD}]"));
         let format = ["--add-scram", &scram[0], "--add-scram", &scram[1]];
-        let server =
-            KafkaServer::start_on(Some(&format!("SASL_SSL://127.0.0.1:{port}")), &properties, &format);
-        Self { server, port, certificates }
+        let server = KafkaServer::start_on(Some(&listeners), &properties, &format);
+        Self { server, port, certified_port, certificates }
     }
 
     /// Of the listener that asks for a name: `host:port`.
@@ -50,14 +52,15 @@ impl GuardedKafka {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The authority that signed the broker's certificate.
-    pub(crate) fn authority(&self) -> PathBuf {
-        self.certificates.path().join("authority.pem")
+    /// Of the listener that asks for a certificate.
+    pub(crate) fn certified_address(&self) -> String {
+        format!("127.0.0.1:{}", self.certified_port)
     }
 
-    /// One that signed nothing of the broker's.
-    pub(crate) fn other_authority(&self) -> PathBuf {
-        self.certificates.path().join("other.pem")
+    /// `authority.pem` has signed the certificates of the broker and of the user, which are `user.crt` and `user.key`;
+    /// `other.pem` has signed nothing.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.certificates.path().join(name)
     }
 
     pub(crate) fn make_topics(&self, names: [&str; 3]) {
@@ -93,10 +96,13 @@ fn make_certificates(folder: &Path) {
     for name in ["authority", "other"] {
         openssl(folder, &["-subj", &format!("/CN={name}"), "-out", &format!("{name}.pem")], name);
     }
-    let signed = ["-subj", "/CN=broker", "-CA", "authority.pem", "-CAkey", "authority.key"];
+    let signed = ["-CA", "authority.pem", "-CAkey", "authority.key"];
     let extensions =
         ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"];
-    openssl(folder, &[&signed[..], &extensions, &["-out", "broker.crt"]].concat(), "broker");
+    for (name, key) in [("broker", "broker"), (USER, "user")] {
+        let named = ["-subj", &format!("/CN={name}"), "-out", &format!("{key}.crt")];
+        openssl(folder, &[&signed[..], &extensions, &named].concat(), key);
+    }
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("openssl has written it");
     let both = read("broker.key") + &read("broker.crt");
     std::fs::write(folder.join("broker.pem"), both).expect("a file can be written");

@@ -1,6 +1,7 @@
 //! A broker that asks for a name, over TLS: with what is right it works, and of what is wrong it is said which and what next.
 
 use std::process::{Child, Stdio};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ struct Way<'a> {
 impl<'a> Way<'a> {
     /// As it should be, but for the password.
     fn to(kafka: &GuardedKafka) -> Self {
-        let authority = kafka.authority().display().to_string();
+        let authority = kafka.file("authority.pem").display().to_string();
         let properties = vec![
             ("security.protocol", "SASL_SSL".into()),
             ("sasl.mechanism", "SCRAM-SHA-512".into()),
@@ -84,23 +85,29 @@ fn checked<'a>(doctor: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn requests_and_results_pass_over_tls_for_whoever_knows_the_password() {
+fn requests_and_results_pass_over_tls_with_a_password_or_a_certificate() {
     let kafka = GuardedKafka::start();
+    let certified = Way { brokers: kafka.certified_address(), ..Way::to(&kafka) }
+        .with("security.protocol", "SSL")
+        .with("ssl.certificate.location", kafka.file("user.crt").display())
+        .with("ssl.key.location", kafka.file("user.key").display());
+    let in_file = Way { settings: "password_file = \"password\"".into(), ..Way::to(&kafka) };
     let in_variable = [("TELECINE_KAFKA_PASSWORD", PASSWORD)];
-    let ways = [("SCRAM-SHA-512", "scram", &[][..]), ("PLAIN", "plain", &in_variable[..])];
+    let ways = [
+        ("scram", in_file, &[][..]),
+        ("plain", Way::to(&kafka).with("sasl.mechanism", "PLAIN"), &in_variable[..]),
+        ("certificate", certified, &[]),
+    ];
 
-    for (mechanism, name, variables) in ways {
+    for (name, mut way, variables) in ways {
         let place = Place::new();
         let topics = TOPICS.map(|topic| format!("{name}-{topic}"));
-        let mut settings = format!(
-            "group = {name:?}\nrequest_topic = {:?}\nresponse_topic = {:?}\ndead_letter_topic = {:?}",
+        way.settings += &format!(
+            "\ngroup = {name:?}\nrequest_topic = {:?}\nresponse_topic = {:?}\ndead_letter_topic = {:?}",
             topics[0], topics[1], topics[2]
         );
-        if variables.is_empty() {
-            place.write("password", &format!("{PASSWORD}\n"));
-            settings += "\npassword_file = \"password\"";
-        }
-        Way { settings, ..Way::to(&kafka) }.with("sasl.mechanism", mechanism).configure(&place);
+        way.configure(&place);
+        place.write("password", &format!("{PASSWORD}\n"));
         clips::film(1, &place.path("film.mp4"));
         let mut worker = place.command(&["worker", "--log", "error"]);
         worker.env("TELECINE_SCRATCH", place.path("scratch"));
@@ -124,12 +131,15 @@ fn requests_and_results_pass_over_tls_for_whoever_knows_the_password() {
             assert_eq!(process.wait().expect("it ends").code(), Some(0));
         }
 
-        assert_eq!(body(&results[0])["success"], true, "{mechanism}: {}", body(&results[0]));
+        assert_eq!(body(&results[0])["success"], true, "{name}: {}", body(&results[0]));
         assert_eq!(dead.len(), 1);
         assert_eq!(kafka.server.committed(name, &topics[0]), 2);
         let found: Value = serde_json::from_str(&doctor.stdout).expect("JSON");
         assert_eq!(checked(&found, "kafka")["state"], "ok", "{found}");
-        assert!(shown.stdout.contains(mechanism) && shown.stdout.contains("authority.pem"), "{shown:?}");
+        assert!(
+            shown.stdout.contains("security.protocol=") && shown.stdout.contains("authority.pem"),
+            "{shown:?}"
+        );
         let log = std::fs::read_to_string(place.path("log")).expect("it has said something");
         assert!(log.contains("partitions are read by this process"), "{log}");
         for said in [&log, &doctor.stdout, &doctor.stderr, &shown.stdout, &shown.stderr] {
@@ -144,6 +154,7 @@ fn what_keeps_a_process_from_a_broker_is_told_with_the_next_step_and_without_the
     let kafka = GuardedKafka::start();
     let way = || Way::to(&kafka).by(USER, PASSWORD);
     let plain_listener = Way { brokers: kafka.server.address(), ..way() };
+    let other_name = Way { brokers: kafka.address().replace("127.0.0.1", "localhost"), ..way() };
     let password_file = Way { settings: "password_file = \"nonesuch\"".into(), ..way() };
     let password = ["do not let this user in", "TELECINE_KAFKA_PASSWORD"];
     let authority = ["no TLS with the brokers", "ssl.ca.location"];
@@ -153,8 +164,9 @@ fn what_keeps_a_process_from_a_broker_is_told_with_the_next_step_and_without_the
         ("the same, in plain", way().by(USER, WRONG_PASSWORD).with("sasl.mechanism", "PLAIN"), password),
         ("a user that is not known", way().by("nobody", PASSWORD), password),
         ("another mechanism", way().with("sasl.mechanism", "SCRAM-SHA-256"), password),
-        ("another authority", way().with("ssl.ca.location", kafka.other_authority().display()), authority),
+        ("another authority", way().with("ssl.ca.location", kafka.file("other.pem").display()), authority),
         ("no authority", way().without("ssl.ca.location"), authority),
+        ("another name", other_name, authority),
         (
             "no TLS where there should be",
             way().with("security.protocol", "PLAINTEXT"),
@@ -203,6 +215,7 @@ fn what_keeps_a_process_from_a_broker_is_told_with_the_next_step_and_without_the
 fn an_api_waits_for_brokers_that_do_not_let_it_in_and_goes_on_when_they_do() {
     let (place, kafka) = (Place::new(), GuardedKafka::start());
     Way::to(&kafka).by(USER, WRONG_PASSWORD).configure(&place);
+    let began = Instant::now();
     let serve = Serving::start_with(&place, &["serve"], "info", &[]);
     let health = || {
         let (status, body) = serve.ask("GET", "/health/ready", None, None);
@@ -231,10 +244,12 @@ fn an_api_waits_for_brokers_that_do_not_let_it_in_and_goes_on_when_they_do() {
     kafka.set_password(USER, WRONG_PASSWORD);
     until("it is let in again", || health().0 == 200);
     takes_requests();
+    let (busy, alive) = (serve.busy_for(), began.elapsed());
     serve.signal(Signal::TERM);
     let (code, log) = serve.ends();
 
     assert_eq!(code, Some(0), "{log}");
+    assert!(busy < alive / 4, "it waits, and does not turn in circles: {busy:?} of {alive:?}");
     assert!(log.contains("SASL authentication error"), "{log}");
     let warnings = log.lines().filter(|line| line.contains(" WARN "));
     assert!(warnings.count() < 100, "it does not talk without end: {log}");

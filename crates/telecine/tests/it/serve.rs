@@ -104,6 +104,15 @@ impl Serving {
         kill_process(pid, signal).expect("it is still there");
     }
 
+    /// How long processors have worked for it.
+    pub(crate) fn busy_for(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it is there");
+        let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
+        // The 14th and the 15th of all, in hundredths of a second.
+        let ticks = fields.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
+        Duration::from_millis(ticks.sum::<u64>() * 10)
+    }
+
     /// Waits until it was killed.
     pub(crate) fn is_gone(&mut self) {
         self.child.wait().expect("the process can be waited for");
