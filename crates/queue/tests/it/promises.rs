@@ -251,6 +251,7 @@ promises! {
         events_stay_until_their_run_is_forgotten_and_every_sink_has_them
         a_runs_events_wait_for_its_first_unsent_one
         what_waits_for_sinks_is_counted
+        an_earlier_event_of_the_same_external_id_is_ahead
         a_run_that_is_told_of_as_it_is_pruned_is_whole_or_gone
         an_event_that_is_committed_late_is_not_skipped
         events_have_no_gaps_through_kills
