@@ -14,6 +14,7 @@
 mod broker;
 mod client;
 mod cloud_event;
+mod complaint;
 mod desk;
 mod figures;
 mod intake;
@@ -152,9 +153,21 @@ pub enum KafkaError {
     /// Correct the property: librdkafka does not take it.
     #[error("the property `{property}` cannot be used: {reason}")]
     Property { property: String, reason: String },
+    /// Correct one of them: each may be right by itself.
+    #[error("no client can be made with these properties: {reason}")]
+    Properties { reason: String },
     /// Check the address and whether a broker is there; or try again.
     #[error("no broker answers at {brokers}: {reason}")]
     Unreachable { brokers: String, reason: String },
+    /// Correct user, password or mechanism, here or there; or try again.
+    #[error("the brokers at {brokers} do not let this user in: {reason}")]
+    NotLetIn { brokers: String, reason: String },
+    /// Name the authority that signed the brokers' certificate, or have them show another; or try again.
+    #[error("no TLS with the brokers at {brokers}: {reason}")]
+    NoTls { brokers: String, reason: String },
+    /// Give the user the right to it; or try again.
+    #[error("the brokers at {brokers} do not let this user at topic `{topic}`")]
+    Forbidden { brokers: String, topic: String },
     /// Make the topics.
     #[error("there is no topic {}", topics.iter().map(|topic| format!("`{topic}`")).collect::<Vec<_>>().join(", "))]
     NoTopic { topics: Vec<String> },
@@ -162,6 +175,37 @@ pub enum KafkaError {
     NotMade { topic: String, reason: String },
     #[error("no thread can be started: {0}")]
     Thread(#[from] std::io::Error),
+}
+
+impl KafkaError {
+    /// Whether it may be put right on the brokers' side, so that asking again helps.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. }
+            | Self::NotLetIn { .. }
+            | Self::NoTls { .. }
+            | Self::Forbidden { .. } => true,
+            Self::Property { .. }
+            | Self::Properties { .. }
+            | Self::NoTopic { .. }
+            | Self::NotMade { .. }
+            | Self::Thread(_) => false,
+        }
+    }
+
+    /// For whoever may ask: without addresses, names and reasons.
+    pub fn in_short(&self) -> &'static str {
+        match self {
+            Self::Unreachable { .. } => "no broker of Kafka answers",
+            Self::NotLetIn { .. } => "the brokers of Kafka do not take user and password",
+            Self::NoTls { .. } => "there is no TLS with the brokers of Kafka",
+            Self::Forbidden { .. } => "a topic of Kafka may not be used",
+            Self::NoTopic { .. } | Self::NotMade { .. } => "a topic of Kafka is missing",
+            Self::Property { .. } | Self::Properties { .. } | Self::Thread(_) => {
+                "no client of Kafka can be made"
+            }
+        }
+    }
 }
 
 /// Both directions.
@@ -179,7 +223,7 @@ impl Kafka {
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: KafkaOptions) -> Result<Self, KafkaError> {
         let options = Arc::new(options);
         let publisher = Arc::new(Publisher::new(&options)?);
-        let broker = Broker::new(&options)?;
+        let broker = Broker::new(Arc::clone(&options))?;
         Ok(Self { shop, recipes: Arc::new(recipes), options, publisher, broker })
     }
 

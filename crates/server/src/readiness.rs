@@ -16,6 +16,8 @@ use utoipa::ToSchema;
 
 /// How long any one check may take.
 const WITHIN: Duration = Duration::from_secs(2);
+/// Less, so that there is time to say why there was no answer.
+const BROKERS_WITHIN: Duration = Duration::from_millis(1_500);
 const REMEMBERED: Duration = Duration::from_millis(1_500);
 /// A request to a bucket costs money; it is asked less often.
 const STORE_REMEMBERED: Duration = Duration::from_secs(10);
@@ -150,7 +152,7 @@ impl Readiness {
     async fn kafka(&self) -> Option<Check> {
         let broker = self.kafka.as_ref()?;
         let check = timed("kafka", async {
-            match broker.missing_topics(WITHIN).await {
+            match broker.missing_topics(BROKERS_WITHIN).await {
                 Ok(missing) if missing.is_empty() => Ok(()),
                 Ok(missing) => {
                     tracing::warn!(?missing, "not ready: topics of Kafka");
@@ -158,7 +160,7 @@ impl Readiness {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "not ready: Kafka");
-                    Err("no broker of Kafka answers")
+                    Err(error.in_short())
                 }
             }
         });

@@ -26,7 +26,7 @@ use telecine_pipeline::{Scanning, did_you_mean};
 use telecine_queue::Slots;
 
 pub(crate) use intake::Intake;
-pub(crate) use kafka::without_values;
+pub(crate) use kafka::{PASSWORD as KAFKA_PASSWORD, without_values};
 pub(crate) use key::Key;
 pub(crate) use meaning::mask_password;
 pub(crate) use serving::Serving;
@@ -56,10 +56,17 @@ impl fmt::Display for Origin {
 }
 
 /// A value as it was typed, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Typed {
     pub(crate) text: String,
     pub(crate) origin: Origin,
+}
+
+/// Without the text, which may be a secret.
+impl fmt::Debug for Typed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Typed").field("origin", &self.origin).finish_non_exhaustive()
+    }
 }
 
 /// What one source says. Every key is optional.
@@ -88,26 +95,36 @@ impl Layer {
         layer
     }
 
-    /// Lays `over` on top. Slots and concurrency are two ways to say one thing: the later one replaces the other.
+    /// Lays `over` on top. Of two ways to say one thing the later one replaces the other.
     fn cover(&mut self, over: Self) -> Result<()> {
-        match (over.0.get(&Key::Slots), over.0.get(&Key::Concurrency)) {
-            (Some(slots), Some(concurrency)) => bail!(
-                "slots ({}) and concurrency ({}) are both set, and both say how many jobs run at once\n\
-                 next: keep one of them",
-                slots.origin,
-                concurrency.origin
-            ),
-            (Some(_), None) => drop(self.0.remove(&Key::Concurrency)),
-            (None, Some(_)) => drop(self.0.remove(&Key::Slots)),
-            (None, None) => {}
+        for (one, another, what) in EITHER {
+            match (over.0.get(&one), over.0.get(&another)) {
+                (Some(first), Some(second)) => bail!(
+                    "{} ({}) and {} ({}) are both set, and both say {what}\n\
+                     next: keep one of them",
+                    one.name(),
+                    first.origin,
+                    another.name(),
+                    second.origin
+                ),
+                (Some(_), None) => drop(self.0.remove(&another)),
+                (None, Some(_)) => drop(self.0.remove(&one)),
+                (None, None) => {}
+            }
         }
         self.0.extend(over.0);
         Ok(())
     }
 }
 
+/// Two ways to say one thing, and which.
+const EITHER: [(Key, Key, &str); 2] = [
+    (Key::Slots, Key::Concurrency, "how many jobs run at once"),
+    (Key::KafkaPassword, Key::KafkaPasswordFile, "what the password of Kafka is"),
+];
+
 /// Configuration that holds together.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) database: String,
     /// A folder or `s3://BUCKET/PREFIX`.
@@ -150,6 +167,8 @@ pub(crate) struct Config {
     pub(crate) webhooks: Option<Vec<ConfiguredEndpoint>>,
     /// Where requests come from and results go, if anywhere.
     pub(crate) kafka: Option<KafkaOptions>,
+    /// Where the password for it is, if it is in a file.
+    pub(crate) kafka_password_file: Option<PathBuf>,
     pub(crate) log: Log,
     typed: Layer,
 }
@@ -160,6 +179,13 @@ pub(crate) struct Log {
     pub(crate) json: bool,
     /// A filter such as `info,telecine_queue=debug`. `None` leaves it to `RUST_LOG`.
     pub(crate) filter: Option<String>,
+}
+
+/// Where each value comes from, and not what it is: databases, webhooks and brokers have passwords.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").field("typed", &self.typed).finish_non_exhaustive()
+    }
 }
 
 impl Config {
@@ -567,6 +593,25 @@ mod tests {
         let by_default = layers("[kafka]\nbrokers = \"a\"", &[], &[]).expect("valid").kafka;
         assert_eq!(by_default, Some(KafkaOptions::new("a")), "what the library does by itself");
         assert_eq!(layers("", &[], &[]).expect("valid").kafka, None);
+    }
+
+    #[test]
+    fn a_password_of_kafka_is_a_text_or_in_a_file_and_the_later_one_counts() {
+        let by_file = "[kafka]\nbrokers = \"a\"\npassword_file = \"/run/secrets/kafka\"";
+        let variable = [("TELECINE_KAFKA_PASSWORD", "hush")];
+
+        let in_file = layers(by_file, &[], &[]).expect("valid");
+        let by_variable = layers(by_file, &variable, &[]).expect("valid");
+        let both = refusal(layers(&format!("{by_file}\npassword = \"hush\""), &[], &[]));
+
+        assert_eq!(in_file.kafka_password_file.as_deref(), Some(Path::new("/run/secrets/kafka")));
+        assert_eq!(by_variable.kafka_password_file, None);
+        let options = by_variable.kafka.as_ref().expect("configured");
+        assert_eq!(options.properties[KAFKA_PASSWORD], "hush");
+        assert!(both.contains("kafka_password_file (telecine.toml:3:1)") && !both.contains("hush"), "{both}");
+        for debugged in [format!("{by_variable:?}"), format!("{options:?}")] {
+            assert!(!debugged.contains("hush"), "{debugged}");
+        }
     }
 
     #[test]

@@ -3,20 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
-use telecine_connect::Kafka;
+use anyhow::{Context, Result, anyhow, ensure};
 use telecine_connect::kafka::{Intake, KafkaError};
+use telecine_connect::{Kafka, KafkaOptions};
 use telecine_pipeline::Workshop;
 use telecine_queue::{Relay, RelayOptions};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Key};
+use crate::config::{Config, KAFKA_PASSWORD, Key, Origin};
 use crate::recipes;
 
 /// How long brokers have to answer the first question.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5);
+pub(crate) const MEND_PASSWORD_FILE: &str = "put the password into that file, and let this user read it";
 /// Results on their way at the same time, of as many runs.
 const IN_FLIGHT: u32 = 64;
 
@@ -37,9 +38,26 @@ pub(crate) struct Running {
 
 /// As the configuration says; `None` where it says nothing.
 pub(crate) fn of(config: &Config, shop: &Arc<Workshop>) -> Result<Option<Kafka>> {
-    let Some(options) = config.kafka.clone() else { return Ok(None) };
+    let options = options(config).map_err(|error| anyhow!("{error:#}\nnext: {MEND_PASSWORD_FILE}"))?;
+    let Some(options) = options else { return Ok(None) };
     let kafka = Kafka::new(Arc::clone(shop), recipes::all(config)?, options);
     Ok(Some(kafka.map_err(|error| refusal(&error, config))?))
+}
+
+/// The same without speaking to anybody; with the password, where that is in a file. Only who needs it reads it: others
+/// may not be allowed to.
+pub(crate) fn options(config: &Config) -> Result<Option<KafkaOptions>> {
+    let Some(mut options) = config.kafka.clone() else { return Ok(None) };
+    if let Some(file) = &config.kafka_password_file {
+        let shown = config.shown(Key::KafkaPasswordFile);
+        let text = std::fs::read_to_string(file).with_context(|| {
+            format!("the password of Kafka cannot be read; kafka_password_file is {shown}")
+        })?;
+        let password = text.trim_end_matches(['\r', '\n']);
+        ensure!(!password.is_empty(), "there is no password in kafka_password_file {shown}");
+        options.properties.insert(KAFKA_PASSWORD.into(), password.to_owned());
+    }
+    Ok(Some(options))
 }
 
 pub(crate) async fn start(kafka: &Kafka, config: &Config, brokers: Brokers) -> Result<Running> {
@@ -48,7 +66,7 @@ pub(crate) async fn start(kafka: &Kafka, config: &Config, brokers: Brokers) -> R
         Brokers::Awaited => ANSWER_WITHIN / 4,
     };
     let ready = match kafka.broker().require_topics(patience).await {
-        Err(error @ KafkaError::Unreachable { .. }) if brokers == Brokers::Awaited => {
+        Err(error) if error.may_pass() && brokers == Brokers::Awaited => {
             tracing::warn!(%error, "requests are taken in when a broker answers");
             false
         }
@@ -95,28 +113,40 @@ impl Running {
 }
 
 fn refusal(error: &KafkaError, config: &Config) -> anyhow::Error {
-    let brokers = config.shown(Key::KafkaBrokers);
+    let origin = config.typed(Key::KafkaBrokers).map_or(&Origin::Default, |typed| &typed.origin);
+    anyhow!("{error}; brokers is set by {origin}\nnext: {}", next_step(error))
+}
+
+/// What to do about it.
+pub(crate) fn next_step(error: &KafkaError) -> String {
     match error {
-        KafkaError::Unreachable { reason, .. } => anyhow!(
-            "no Kafka broker answers; brokers is {brokers}: {reason}\n\
-             next: check the address, and security.protocol in [kafka.properties]"
+        KafkaError::Unreachable { .. } => {
+            "check the address, and security.protocol in [kafka.properties]: it must be that of the brokers' listener".into()
+        }
+        KafkaError::NotLetIn { .. } => format!(
+            "check sasl.username and sasl.mechanism in [kafka.properties], and the password in {}, {} or [kafka]",
+            Key::KafkaPassword.variable(),
+            Key::KafkaPasswordFile.variable()
         ),
+        KafkaError::NoTls { .. } => "set ssl.ca.location in [kafka.properties] to the certificate of the authority that signed \
+             the brokers' (a file in PEM), and name the brokers as their certificates do"
+            .into(),
+        KafkaError::Forbidden { .. } => "let this user DESCRIBE and READ the request topic, READ the group, DESCRIBE and WRITE \
+             the response and the dead-letter topic: kafka-acls.sh --bootstrap-server BROKER --add --allow-principal User:…"
+            .into(),
         KafkaError::NoTopic { topics } => {
             let commands = topics.iter().map(|topic| {
                 format!("kafka-topics.sh --bootstrap-server BROKER --create --topic {topic} --partitions 6")
             });
-            anyhow!(
-                "{error} on {brokers}\n\
-                 next: set create_topics = true in [kafka], or make what is missing:\n  {}",
+            format!(
+                "set create_topics = true in [kafka], or make what is missing:\n  {}",
                 commands.collect::<Vec<_>>().join("\n  ")
             )
         }
-        KafkaError::Property { .. } => {
-            anyhow!("{error}\nnext: correct it in [kafka.properties] or {}", Key::KafkaProperties.variable())
+        KafkaError::Property { .. } | KafkaError::Properties { .. } => {
+            format!("correct it in [kafka.properties] or {}", Key::KafkaProperties.variable())
         }
-        KafkaError::NotMade { .. } => {
-            anyhow!("{error}\nnext: make it by other means, and leave create_topics off")
-        }
-        KafkaError::Thread(_) => anyhow!("{error}"),
+        KafkaError::NotMade { .. } => "make it by other means, and leave create_topics off".into(),
+        KafkaError::Thread(_) => "end other processes, or raise the limit of threads".into(),
     }
 }

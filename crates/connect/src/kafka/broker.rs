@@ -10,10 +10,14 @@ use rdkafka::TopicPartitionList;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::error::{KafkaError as RdError, RDKafkaErrorCode};
 
 use super::client::{Logged, looking, unusable};
+use super::complaint::Complaint;
 use super::{KafkaError, KafkaOptions};
+
+/// For what the client has to say beside an answer. With no time at all it stops at the first line of its log.
+const LISTEN: Duration = Duration::from_millis(10);
 
 impl ConsumerContext for Logged {}
 
@@ -28,9 +32,11 @@ pub struct Broker {
 pub(super) type Lags = BTreeMap<i32, i64>;
 
 impl Broker {
-    pub(super) fn new(options: &Arc<KafkaOptions>) -> Result<Self, KafkaError> {
-        let client = looking(options).create_with_context(Logged).map_err(unusable)?;
-        Ok(Self { client: Arc::new(client), options: Arc::clone(options) })
+    /// Speaks with nobody yet.
+    pub fn new(options: impl Into<Arc<KafkaOptions>>) -> Result<Self, KafkaError> {
+        let options = options.into();
+        let client = looking(&options).create_with_context(Logged::default()).map_err(unusable)?;
+        Ok(Self { client: Arc::new(client), options })
     }
 
     /// Refuses when no broker answers in time, or when a topic is missing that may not be made.
@@ -47,30 +53,41 @@ impl Broker {
 
     /// The topics that the cluster does not have.
     pub async fn missing_topics(&self, within: Duration) -> Result<Vec<String>, KafkaError> {
-        let options = Arc::clone(&self.options);
-        self.ask(move |client| {
-            let mut missing = Vec::new();
-            for topic in options.topics() {
-                let metadata =
-                    client.fetch_metadata(Some(topic), within).map_err(|error| error.to_string())?;
-                let found = metadata.topics().iter().find(|found| found.name() == topic);
-                match found.map(|found| found.error().map(RDKafkaErrorCode::from)) {
-                    Some(None) => {}
-                    None | Some(Some(RDKafkaErrorCode::UnknownTopicOrPartition)) => {
-                        missing.push(topic.to_owned());
-                    }
-                    Some(Some(error)) => return Err(format!("topic `{topic}`: {error}")),
+        let mut missing = Vec::new();
+        for topic in self.options.topics().map(str::to_owned) {
+            match self.fault_of(topic.clone(), within).await? {
+                None => {}
+                Some(RDKafkaErrorCode::UnknownTopicOrPartition) => missing.push(topic),
+                Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
+                    return Err(KafkaError::Forbidden { brokers: self.options.brokers.clone(), topic });
                 }
+                Some(other) => return Err(self.unreachable(format!("topic `{topic}`: {other}"))),
             }
-            Ok(missing)
+        }
+        Ok(missing)
+    }
+
+    /// What the cluster finds wrong with a topic.
+    async fn fault_of(
+        &self,
+        topic: String,
+        within: Duration,
+    ) -> Result<Option<RDKafkaErrorCode>, KafkaError> {
+        self.ask(move |client| {
+            let metadata = client.fetch_metadata(Some(&topic), within)?;
+            let found = metadata.topics().iter().find(|found| found.name() == topic);
+            Ok(match found {
+                Some(found) => found.error().map(RDKafkaErrorCode::from),
+                None => Some(RDKafkaErrorCode::UnknownTopicOrPartition),
+            })
         })
         .await
     }
 
     /// With as many partitions and replicas as the cluster gives by itself.
     async fn make(&self, topics: &[String], within: Duration) -> Result<(), KafkaError> {
-        let admin =
-            AdminClient::from_config_and_context(&looking(&self.options), Logged).map_err(unusable)?;
+        let admin = AdminClient::from_config_and_context(&looking(&self.options), Logged::default())
+            .map_err(unusable)?;
         let new = topics.iter().map(|topic| NewTopic::new(topic, -1, TopicReplication::Fixed(-1)));
         let new: Vec<NewTopic<'_>> = new.collect();
         let patience = AdminOptions::new().request_timeout(Some(within)).operation_timeout(Some(within));
@@ -94,12 +111,11 @@ impl Broker {
             for partition in partitions {
                 asked.add_partition(&topic, partition);
             }
-            let committed = client.committed_offsets(asked, within).map_err(|error| error.to_string())?;
+            let committed = client.committed_offsets(asked, within)?;
             let mut lags = Lags::new();
             for place in committed.elements() {
                 let partition = place.partition();
-                let (low, high) =
-                    client.fetch_watermarks(&topic, partition, within).map_err(|error| error.to_string())?;
+                let (low, high) = client.fetch_watermarks(&topic, partition, within)?;
                 let next = match place.offset() {
                     Offset::Offset(next) => next.max(low),
                     // Nothing was committed yet: the group will begin with the oldest.
@@ -115,17 +131,36 @@ impl Broker {
     /// On a thread that may block.
     async fn ask<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&BaseConsumer<Logged>) -> Result<T, String> + Send + 'static,
+        ask: impl FnOnce(&BaseConsumer<Logged>) -> Result<T, RdError> + Send + 'static,
     ) -> Result<T, KafkaError> {
         let client = Arc::clone(&self.client);
         let answer = tokio::task::spawn_blocking(move || {
             let answer = ask(&client);
             // What it has to say is kept until somebody looks.
-            while client.poll(Duration::ZERO).is_some() {}
+            while client.poll(LISTEN).is_some() {}
             answer
         });
-        let answer = answer.await.unwrap_or_else(|error| Err(error.to_string()));
-        answer.map_err(|reason| self.unreachable(reason))
+        match answer.await {
+            Ok(Ok(answer)) => {
+                self.client.context().complaints.forget();
+                Ok(answer)
+            }
+            Ok(Err(error)) => Err(self.failure(&error)),
+            Err(error) => Err(self.unreachable(error.to_string())),
+        }
+    }
+
+    /// Why there was no answer, by what the client complained of meanwhile.
+    fn failure(&self, error: &RdError) -> KafkaError {
+        let brokers = self.options.brokers.clone();
+        let complaints = &self.client.context().complaints;
+        match complaints.last() {
+            Some(Complaint { code: RDKafkaErrorCode::Authentication, reason }) => {
+                KafkaError::NotLetIn { brokers, reason }
+            }
+            Some(Complaint { code: RDKafkaErrorCode::SSL, reason }) => KafkaError::NoTls { brokers, reason },
+            _ => self.unreachable(complaints.explain(error)),
+        }
     }
 
     fn unreachable(&self, reason: String) -> KafkaError {

@@ -1,9 +1,12 @@
 //! What all clients of librdkafka have in common, and what those that read and those that write must be.
 
+use std::sync::Arc;
+
 use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::KafkaError as RdError;
 
+use super::complaint::Complaints;
 use super::{KafkaError, KafkaOptions};
 
 /// Properties that are not to be set: the promises stand on them, or a setting of ours says the same.
@@ -25,6 +28,8 @@ pub const RESERVED: [&str; 12] = [
 fn common(options: &KafkaOptions, suggested: &[(&str, &str)]) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("client.id", "telecine");
+    // Of a peer that hangs up it tells at this level, in its log alone.
+    config.set_log_level(RDKafkaLogLevel::Info);
     for (name, value) in suggested {
         config.set(*name, *value);
     }
@@ -73,21 +78,25 @@ pub(super) fn writing(options: &KafkaOptions, within_ms: u32) -> ClientConfig {
 pub(super) fn unusable(error: RdError) -> KafkaError {
     match error {
         RdError::ClientConfig(_, reason, property, _) => KafkaError::Property { property, reason },
-        other => KafkaError::Property { property: "properties".into(), reason: other.to_string() },
+        RdError::ClientCreation(reason) => KafkaError::Properties { reason },
+        other => KafkaError::Properties { reason: other.to_string() },
     }
 }
 
-/// Passes on what librdkafka says.
+/// Passes on what librdkafka says, and remembers what it complained of.
 #[derive(Debug, Default)]
-pub(super) struct Logged;
+pub(super) struct Logged {
+    pub(super) complaints: Arc<Complaints>,
+}
 
 impl ClientContext for Logged {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.complaints.overhear(facility, message);
         log(level, facility, message);
     }
 
     fn error(&self, error: RdError, reason: &str) {
-        tracing::debug!(%error, reason, "librdkafka");
+        self.complaints.hear(&error, reason);
     }
 }
 

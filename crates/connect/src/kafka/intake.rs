@@ -185,11 +185,13 @@ impl Reader {
         while let Some(polled) = self.consumer.poll(wait) {
             match polled {
                 Ok(record) => {
+                    self.membership.complaints.forget();
                     bytes += record.payload_len();
                     self.gathered.push(record.detach());
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "records cannot be read for now");
+                    let reason = self.membership.complaints.explain(&error);
+                    tracing::warn!(reason, "records cannot be read for now");
                     if let Some(fatal) = self.consumer.client().fatal_error() {
                         return Some(fatal);
                     }

@@ -12,6 +12,7 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError as RdError, RDKafkaErrorCode};
 
+use super::complaint::Complaints;
 use super::{client, figures};
 
 /// What the group has given to this process.
@@ -21,6 +22,7 @@ pub(super) struct Membership {
     assigned: Mutex<BTreeSet<i32>>,
     /// Partitions that were taken away since somebody asked.
     lost: Mutex<BTreeSet<i32>>,
+    pub(super) complaints: Complaints,
 }
 
 impl Membership {
@@ -74,11 +76,12 @@ pub(super) fn commit(consumer: &BaseConsumer<Membership>) -> bool {
 
 impl ClientContext for Membership {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.complaints.overhear(facility, message);
         client::log(level, facility, message);
     }
 
     fn error(&self, error: RdError, reason: &str) {
-        tracing::debug!(%error, reason, "librdkafka");
+        self.complaints.hear(&error, reason);
     }
 }
 

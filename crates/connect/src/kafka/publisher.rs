@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rdkafka::config::ClientConfig;
-use rdkafka::error::{KafkaError as RdError, RDKafkaErrorCode};
+use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer};
 
 use super::client::{Logged, unusable, writing};
+use super::complaint::Complaints;
 use super::{KafkaError, KafkaOptions, figures};
 
 /// Less than a relay waits for a sink: what became of a record is known before it is sent again.
@@ -32,20 +33,23 @@ pub(super) enum NotSent {
     TooLarge,
     /// Try again.
     #[error("{0}")]
-    Failed(RdError),
+    Failed(String),
 }
 
 /// An idempotent producer, and the means to make another.
 pub(super) struct Publisher {
     config: ClientConfig,
+    complaints: Arc<Complaints>,
     producer: Mutex<Arc<FutureProducer<Logged>>>,
 }
 
 impl Publisher {
     pub(super) fn new(options: &KafkaOptions) -> Result<Self, KafkaError> {
         let config = writing(options, WITHIN_MS);
-        let producer = config.create_with_context(Logged).map_err(unusable)?;
-        Ok(Self { config, producer: Mutex::new(Arc::new(producer)) })
+        let context = Logged::default();
+        let complaints = Arc::clone(&context.complaints);
+        let producer = config.create_with_context(context).map_err(unusable)?;
+        Ok(Self { config, complaints, producer: Mutex::new(Arc::new(producer)) })
     }
 
     /// When it returns, the record is on all replicas that have to have it.
@@ -55,14 +59,17 @@ impl Publisher {
         let mut sending = FutureRecord::<[u8], [u8]>::to(topic).headers(record.headers);
         sending.key = record.key;
         sending.payload = record.value;
-        let Err((error, _)) = producer.send(sending, QUEUED_WITHIN).await else { return Ok(()) };
+        let Err((error, _)) = producer.send(sending, QUEUED_WITHIN).await else {
+            self.complaints.forget();
+            return Ok(());
+        };
         figures::not_published(topic);
         self.replace_if_fatal(&producer);
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::MessageSizeTooLarge | RDKafkaErrorCode::InvalidMessageSize) => {
                 Err(NotSent::TooLarge)
             }
-            _ => Err(NotSent::Failed(error)),
+            _ => Err(NotSent::Failed(self.complaints.explain(&error))),
         }
     }
 
@@ -75,7 +82,7 @@ impl Publisher {
             return;
         }
         tracing::warn!(%code, reason, "the producer is beyond recovery; another one takes its place");
-        match self.config.create_with_context(Logged) {
+        match self.config.create_with_context(Logged { complaints: Arc::clone(&self.complaints) }) {
             Ok(another) => *producer = Arc::new(another),
             Err(error) => tracing::error!(%error, "no producer can be made"),
         }

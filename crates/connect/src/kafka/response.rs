@@ -75,9 +75,11 @@ impl Result<'_> {
             let files = output["files"].as_array().map(Vec::as_slice).unwrap_or_default();
             files.iter().map(|file| {
                 let key = file.get("published").unwrap_or(&file["key"]);
+                let picture = picture(output, file);
                 json!({
                     "name": output["name"], "kind": output["kind"], "path": file["path"], "key": key,
                     "bytes": file["bytes"], "sha256": file["sha256"],
+                    "format": picture["format"], "width": picture["width"], "height": picture["height"],
                 })
             })
         });
@@ -99,6 +101,17 @@ impl Result<'_> {
             _ => ("failed", "the run failed"),
         };
         Some(known.unwrap_or_else(|| json!({ "code": code, "message": message })))
+    }
+}
+
+/// What is known of a file that is a picture: one of many, or the only one.
+fn picture<'a>(output: &'a Value, file: &Value) -> &'a Value {
+    let facts = &output["facts"];
+    match facts["variants"].as_array() {
+        Some(variants) => {
+            variants.iter().find(|variant| variant["path"] == file["path"]).unwrap_or(&Value::Null)
+        }
+        None => facts,
     }
 }
 

@@ -39,15 +39,21 @@ impl KafkaServer {
 
     /// With more lines of its properties.
     pub(crate) fn start_with(properties: &str) -> Self {
+        Self::start_on(None, properties, &[])
+    }
+
+    /// With one more listener such as `SASL_SSL://127.0.0.1:9093`, and more arguments for the tool that formats its folder.
+    pub(crate) fn start_on(listener: Option<&str>, properties: &str, format: &[&str]) -> Self {
         let folder =
             tempfile::Builder::new().prefix("telecine-kafka-").tempdir().expect("a temporary folder");
         let (port, controller) = (free_port(), free_port());
         let data = folder.path().join("data");
+        let more = listener.map(|listener| format!(",{listener}")).unwrap_or_default();
         let settings = format!(
             "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{controller}\n\
-             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
-             advertised.listeners=PLAINTEXT://127.0.0.1:{port}\ncontroller.listener.names=CONTROLLER\n\
-             listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n\
+             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{more}\n\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{port}{more}\ncontroller.listener.names=CONTROLLER\n\
+             listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL\n\
              log.dirs={}\noffsets.topic.replication.factor=1\noffsets.topic.num.partitions=3\n\
              transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
              group.initial.rebalance.delay.ms=0\nauto.create.topics.enable=false\n{properties}\n",
@@ -61,12 +67,10 @@ impl KafkaServer {
             process: Mutex::new(None),
             topics: AtomicU32::new(0),
         }));
-        let formatted = server
-            .java("kafka.tools.StorageTool", &["format", "-t", CLUSTER, "-c"])
-            .arg(server.0.folder.path().join("server.properties"))
-            .output()
-            .expect("java runs");
-        assert!(formatted.status.success(), "{}", String::from_utf8_lossy(&formatted.stderr));
+        let properties = server.0.folder.path().join("server.properties");
+        let properties = properties.to_str().expect("a path in UTF-8");
+        let formatting = ["format", "-t", CLUSTER, "-c", properties];
+        server.run_tool("kafka.tools.StorageTool", &[&formatting, format].concat());
         server.launch();
         server
     }
@@ -105,6 +109,13 @@ impl KafkaServer {
             let _ = kill_process(Pid::from_child(&process), Signal::TERM);
             let _ = process.wait();
         }
+    }
+
+    /// Runs a program of Kafka's own, which must succeed.
+    pub(crate) fn run_tool(&self, class: &str, arguments: &[&str]) {
+        let done = self.java(class, arguments).output().expect("java runs");
+        let said = [done.stdout, done.stderr].concat();
+        assert!(done.status.success(), "{class} {arguments:?}: {}", String::from_utf8_lossy(&said));
     }
 
     fn java(&self, class: &str, arguments: &[&str]) -> Command {

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use telecine_media::{Format, Limits, MediaError, Probe, Program, Toolbox, probe, probe_as};
 use tokio_util::sync::CancellationToken;
 
-use crate::{images, sandbox};
+use crate::sandbox;
+use crate::vips_helper::vips_helper;
 
 /// A film as it should be, or one that cannot be copied as it is.
 const WHOLE: &[&str] = &["ok", "unfit"];
@@ -40,7 +41,7 @@ const BROKEN: &[&str] = &[
 const MEMORY_BYTES: u64 = 512 << 20;
 
 fn toolbox() -> Toolbox {
-    sandbox::toolbox().with(Program::VipsHelper, images::helper()).with_memory_bytes(MEMORY_BYTES)
+    sandbox::toolbox().with(Program::VipsHelper, vips_helper()).with_memory_bytes(MEMORY_BYTES)
 }
 
 /// A folder of its own for hostile files, so that a pointer to a neighbour would find one.

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use telecine_media::{
     Animation, Fit, Format, ImageFormat, ImageSet, ImageSpec, ImageVariant, Limits, MediaError, Program,
@@ -12,28 +11,10 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::clips;
-
-/// `telecine-vips` is a package of its own, which Cargo does not build for the tests of this one.
-pub(crate) fn helper() -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let build = || {
-        let us = std::env::current_exe().unwrap();
-        let profile_folder = us.parent().unwrap().parent().unwrap().to_owned();
-        let mut command = Command::new(env!("CARGO"));
-        command.args(["build", "--quiet", "--locked", "-p", "telecine-vips"]);
-        command.arg("--target-dir").arg(profile_folder.parent().unwrap());
-        if profile_folder.ends_with("release") {
-            command.arg("--release");
-        }
-        let done = command.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        profile_folder.join("telecine-vips")
-    };
-    BUILT.get_or_init(build).clone()
-}
+use crate::vips_helper::vips_helper;
 
 pub(crate) fn toolbox() -> Toolbox {
-    clips::toolbox().with(Program::VipsHelper, helper())
+    clips::toolbox().with(Program::VipsHelper, vips_helper())
 }
 
 fn variant(width: Option<u32>, height: Option<u32>, fit: Fit, formats: &[ImageFormat]) -> ImageVariant {
@@ -480,7 +461,7 @@ fn job(input: PathBuf, format: Format, output: ImageFormat) -> VipsJob {
 fn answered(job: &VipsJob) -> VipsAnswer {
     let scratch = tempfile::tempdir().unwrap();
     let mut command = Command::new("prlimit");
-    command.args(["--as=1073741824", "--cpu=20"]).arg(helper()).arg(serde_json::to_string(job).unwrap());
+    command.args(["--as=1073741824", "--cpu=20"]).arg(vips_helper()).arg(serde_json::to_string(job).unwrap());
     let done = command.current_dir(scratch.path()).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     serde_json::from_slice(&done.stdout).unwrap()
@@ -518,7 +499,7 @@ async fn a_name_that_is_no_text_is_a_name_like_others() {
     let (photo, film) = (name(b"photo\xff.png"), name(b"film\xff.mp4"));
     std::fs::copy(clips::clip("named.png", &[clips::VIDEO, &["-frames:v", "1"]].concat()), &photo).unwrap();
     std::fs::copy(clips::plain(), &film).unwrap();
-    let confined = crate::sandbox::toolbox().with(Program::VipsHelper, helper());
+    let confined = crate::sandbox::toolbox().with(Program::VipsHelper, vips_helper());
     let (limits, cancel) = (Limits::default(), CancellationToken::new());
     for toolbox in [confined, toolbox()] {
         let variants = spec(vec![wide(100, &[ImageFormat::Jpeg])]);

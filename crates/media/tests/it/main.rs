@@ -27,4 +27,5 @@ mod tool;
 mod verdicts;
 mod verify;
 mod video;
+mod vips_helper;
 mod whole;

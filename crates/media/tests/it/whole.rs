@@ -12,7 +12,8 @@ use telecine_media::{
 use tokio_util::sync::CancellationToken;
 
 use crate::playlist::played;
-use crate::{clips, images, sandbox};
+use crate::vips_helper::vips_helper;
+use crate::{clips, sandbox};
 
 const RECIPE: &str = r#"{
     "video": {"ladder": {"heights": [180, 120]}, "segment_seconds": 1},
@@ -31,7 +32,7 @@ struct Work {
 impl Work {
     fn with(toolbox: Toolbox) -> Self {
         Self {
-            toolbox: toolbox.with(Program::VipsHelper, images::helper()),
+            toolbox: toolbox.with(Program::VipsHelper, vips_helper()),
             limits: Limits::default(),
             cancel: CancellationToken::new(),
             folder: tempfile::tempdir().unwrap(),

@@ -1,5 +1,6 @@
 //! `telecine doctor`: what this machine offers, and what to do about what it does not.
 
+mod brokers;
 mod machine;
 mod media;
 mod scanner;
@@ -52,6 +53,7 @@ pub(super) async fn run(config: Result<Config>, output: &Output) -> Result<Answe
         checks.push(space::store(config).await);
         checks.push(database(config).await);
         checks.extend(scanner::check(config).await);
+        checks.extend(brokers::check(config).await);
     }
     let findings = Findings { ok: checks.iter().all(|check| check.state != State::Fail), checks };
     show(&findings, output)?;

@@ -15,7 +15,8 @@ const MAX_BACKLOG: u32 = 100_000_000;
 const MAX_BATCH: u32 = 10_000;
 /// Kafka's own bound.
 const LONGEST_TOPIC: usize = 249;
-const PASSWORD: &str = "sasl.password";
+/// Of librdkafka.
+pub(crate) const PASSWORD: &str = "sasl.password";
 
 pub(super) fn of(reader: &Reader<'_>) -> Result<Option<KafkaOptions>> {
     let Some(brokers) = reader.optional(Key::KafkaBrokers, brokers)? else {
@@ -126,8 +127,16 @@ pub(super) fn as_json(value: &DeValue<'_>) -> Option<String> {
 
 /// As `config show` prints it: which properties are set, and nothing that may be a secret.
 pub(crate) fn without_values(text: &str) -> String {
-    const PLAIN: [&str; 5] =
-        ["security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "client.id"];
+    const PLAIN: [&str; 8] = [
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.username",
+        "ssl.ca.location",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "client.id",
+    ];
     let properties: BTreeMap<String, Value> = serde_json::from_str(text).unwrap_or_default();
     let shown = properties.iter().map(|(name, value)| match value.as_str() {
         Some(value) if PLAIN.contains(&name.as_str()) => format!("{name}={value}"),

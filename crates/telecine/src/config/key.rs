@@ -148,6 +148,8 @@ keys! {
     KafkaBatch = "kafka_batch", Number, Some("500");
     KafkaCreateTopics = "kafka_create_topics", Switch, Some("off");
     KafkaPassword = "kafka_password", Text("a text"), None;
+    // Read by whoever speaks with brokers, and by nobody else.
+    KafkaPasswordFile = "kafka_password_file", Text("a text such as \"/run/secrets/kafka\""), None;
     KafkaProperties = "kafka_properties", Properties, None;
     Log = "log", Text("a text"), Some("pretty");
 }

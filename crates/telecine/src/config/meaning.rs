@@ -59,6 +59,7 @@ pub(super) fn of(mut typed: Layer) -> Result<Config> {
         otlp_endpoint: reader.optional(Key::OtlpEndpoint, public_url)?,
         webhooks: reader.optional(Key::Webhooks, super::webhooks::endpoints)?,
         kafka: super::kafka::of(&reader)?,
+        kafka_password_file: reader.optional(Key::KafkaPasswordFile, file)?,
         log: reader.required(Key::Log, log)?,
         typed: typed.clone(),
     };
@@ -156,6 +157,11 @@ fn store(text: &str) -> Result<String> {
 
 pub(super) fn folder(text: &str) -> Result<PathBuf> {
     ensure!(!text.trim().is_empty(), "must name a folder");
+    Ok(text.into())
+}
+
+fn file(text: &str) -> Result<PathBuf> {
+    ensure!(!text.trim().is_empty(), "must name a file");
     Ok(text.into())
 }
 

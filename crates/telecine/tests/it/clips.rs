@@ -17,6 +17,33 @@ pub(crate) fn film(seconds: u32, path: &Path) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// One picture of 640x480, in JPEG.
+pub(crate) fn photo(path: &Path) {
+    let done = Command::new("ffmpeg")
+        .args(["-v", "error", "-nostdin", "-y", "-f", "lavfi", "-i", "testsrc2=size=640x480"])
+        .args(["-frames:v", "1", "-f", "mjpeg"])
+        .arg(path)
+        .output()
+        .expect("ffmpeg is installed (make setup)");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Width and height of a picture that can be decoded to its end.
+pub(crate) fn size(file: &Path) -> (u64, u64) {
+    let done = Command::new("ffprobe")
+        .args(["-v", "error", "-count_frames", "-select_streams", "v"])
+        .args(["-show_entries", "stream=width,height,nb_read_frames", "-of", "csv=p=0"])
+        .arg(file)
+        .output()
+        .expect("ffprobe is installed (make setup)");
+    let (text, faults) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    let numbers: Vec<u64> = text.trim().split(',').map_while(|number| number.parse().ok()).collect();
+    match numbers[..] {
+        [width, height, 1] if faults.is_empty() => (width, height),
+        _ => panic!("{}: {text}{faults}", file.display()),
+    }
+}
+
 /// How many frames a player finds in each video stream when it decodes to the end.
 pub(crate) fn frames(file: &Path) -> Vec<u32> {
     let done = Command::new("ffprobe")

@@ -32,7 +32,7 @@ fn configured(place: &Place, server: &KafkaServer, more: &str) {
     place.write("telecine.toml", &text);
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + patience();
     while !holds() {
         assert!(Instant::now() < deadline, "{what}: never");
@@ -114,7 +114,7 @@ fn nothing_is_lost_or_doubled_by_kills_of_the_process_and_the_broker() {
     server.kill();
 }
 
-fn body(record: &OwnedMessage) -> Value {
+pub(crate) fn body(record: &OwnedMessage) -> Value {
     serde_json::from_slice(record.payload().expect("a result has a body")).expect("it is JSON")
 }
 
@@ -170,10 +170,7 @@ fn topics_and_brokers_that_are_not_there_are_told_with_the_next_step() {
             assert!(refused.stderr.contains(told), "{refused:?}");
         }
     }
-    assert!(
-        no_broker.code == Some(2) && no_broker.stderr.contains("no Kafka broker answers"),
-        "{no_broker:?}"
-    );
+    assert!(no_broker.code == Some(2) && no_broker.stderr.contains("no broker answers"), "{no_broker:?}");
     assert!(
         no_broker.stderr.contains(&server.address()) && no_broker.stderr.contains("next:"),
         "{no_broker:?}"

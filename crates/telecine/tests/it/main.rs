@@ -13,14 +13,17 @@ mod commands;
 mod demo;
 mod deploy;
 mod drain;
+mod guarded_kafka;
 mod intake;
 mod kafka;
+mod kafka_security;
 #[path = "../../../connect/tests/it/kafka_server.rs"]
 #[allow(dead_code, reason = "the tests of crates/connect use more of it")]
 mod kafka_server;
 mod killed;
 mod media;
 mod observability;
+mod optimize;
 mod plan;
 #[path = "../../../queue/tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the queue's own tests use more of it")]
@@ -38,6 +41,8 @@ mod serve;
 mod steering;
 mod telecine;
 mod upgrade;
+#[path = "../../../media/tests/it/vips_helper.rs"]
+mod vips_helper;
 mod watch;
 mod webhooks;
 mod worker;

@@ -21,12 +21,23 @@ pub(crate) struct Serving {
 impl Serving {
     /// `up` or `serve`, with more arguments as needed.
     pub(crate) fn start(place: &Place, arguments: &[&str]) -> Self {
-        let arguments = [arguments, &["--listen", "127.0.0.1:0", "--log", "error"]].concat();
+        Self::start_with(place, arguments, "error", &[])
+    }
+
+    /// With a log and with variables. Nobody reads the log before the end: one that fills a pipe stops it.
+    pub(crate) fn start_with(
+        place: &Place,
+        arguments: &[&str],
+        log: &str,
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let arguments = [arguments, &["--listen", "127.0.0.1:0", "--log", log]].concat();
         let mut child = place
             .command(&arguments)
             .env("TELECINE_SCRATCH", place.path("scratch"))
             .env("TELECINE_BEAT_MS", "100")
             .env("TELECINE_LEASE_MS", "10000")
+            .envs(variables.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary can be started");

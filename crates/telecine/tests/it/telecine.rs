@@ -26,7 +26,11 @@ impl Place {
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.folder.path().join(name), text).expect("a file can be written");
+        self.write_bytes(name, text.as_bytes());
+    }
+
+    pub(crate) fn write_bytes(&self, name: &str, bytes: &[u8]) {
+        std::fs::write(self.folder.path().join(name), bytes).expect("a file can be written");
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
