@@ -2,7 +2,7 @@
 
 SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ffmpeg-7 power-loss load drain-soak kafka-soak bench check schema
+.PHONY: help setup demo test test-ffmpeg-7 power-loss load drain-soak kafka-soak pooler-soak bench check schema
 
 # Tools that scripts/setup puts beside the system's own.
 TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/telecine-tools
@@ -47,6 +47,9 @@ load: setup ## 200 runs a second for a minute while others watch; every event is
 
 drain-soak: setup ## two workers are asked to leave every ten seconds, for two minutes on each database
 	cargo test --release --locked -p telecine --test it -- --ignored drain:: --nocapture --test-threads 1
+
+pooler-soak: setup ## the queue's storms behind pgbouncer
+	cargo test --locked -p telecine-queue --test it -- --ignored bouncer::
 
 schema: ## renew the committed dumps of the schema after adding a migration
 	TELECINE_RENEW_SCHEMA=1 cargo test --release --locked -p telecine-queue --test it -- schema

@@ -37,7 +37,7 @@ use telecine_queue::{QueueError, Relay, RelayOptions, Sink};
 pub use broker::Broker;
 pub use client::RESERVED;
 pub use intake::Intake;
-pub use sink::SINK;
+pub use sink::{is_sink, sink_of};
 
 use publisher::Publisher;
 

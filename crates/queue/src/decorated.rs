@@ -275,6 +275,10 @@ impl<D: Around> Queue for Decorated<D> {
         self.with.around(call!("outbox_take"), self.inner.outbox_take(sink, runs, lease)).await
     }
 
+    async fn outbox_ahead(&self, sink: &str, event: &Event, types: &[&str]) -> Result<bool> {
+        self.with.around(call!("outbox_ahead"), self.inner.outbox_ahead(sink, event, types)).await
+    }
+
     async fn outbox_done(&self, sink: &str, delivered: &[Delivered]) -> Result<u64> {
         let call = call!("outbox_done", delivered.len());
         self.with.around(call, self.inner.outbox_done(sink, delivered)).await

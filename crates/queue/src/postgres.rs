@@ -348,6 +348,10 @@ impl Queue for PostgresQueue {
         self.database.retrying(|| events::take(&self.database, sink, runs, lease)).await
     }
 
+    async fn outbox_ahead(&self, sink: &str, event: &Event, types: &[&str]) -> Result<bool> {
+        self.database.retrying(|| events::is_ahead(&self.database, sink, event, types)).await
+    }
+
     async fn outbox_done(&self, sink: &str, delivered: &[Delivered]) -> Result<u64> {
         self.database.retrying(|| events::done(&self.database, sink, delivered)).await
     }

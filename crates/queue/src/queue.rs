@@ -194,6 +194,10 @@ pub trait Queue: Send + Sync + 'static {
     /// Claims what a sink was not sent of up to so many runs, each for the caller alone until the lease ends.
     async fn outbox_take(&self, sink: &str, runs: u32, lease: Duration) -> Result<Vec<Parcel>>;
 
+    /// Whether a sink still waits for an event of one of these types that another run with the same tenant and external id
+    /// told before this one: for sinks that keep an order beyond that of a run.
+    async fn outbox_ahead(&self, sink: &str, event: &Event, types: &[&str]) -> Result<bool>;
+
     /// The sink has these. Says of how many runs the claim still held; the others are sent again.
     async fn outbox_done(&self, sink: &str, delivered: &[Delivered]) -> Result<u64>;
 

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::bell::Bell;
@@ -384,6 +384,12 @@ impl Queue for SqliteQueue {
     async fn outbox_take(&self, sink: &str, runs: u32, lease: Duration) -> Result<Vec<Parcel>> {
         let sink = sink.to_owned();
         self.writer.write(move |tx| events::take(tx, &sink, runs, lease)).await
+    }
+
+    async fn outbox_ahead(&self, sink: &str, event: &Event, types: &[&str]) -> Result<bool> {
+        let (sink, run, seq) = (sink.to_owned(), event.run.clone(), event.seq);
+        let types = json!(types).to_string();
+        self.readers.read(move |connection| events::is_ahead(connection, &sink, (&run, seq), &types)).await
     }
 
     async fn outbox_done(&self, sink: &str, delivered: &[Delivered]) -> Result<u64> {

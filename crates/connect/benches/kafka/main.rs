@@ -1,8 +1,9 @@
 //! `make bench`: how many records a second become runs, beside what a consumer can insert at most.
 //!
-//! The limit reads the same records with the same client and inserts each into a table of two columns with a unique key,
-//! 500 in a transaction, offsets committed after it: what anybody could write by hand, on the same database with the same
-//! durability. Ours makes of each record a run, a job, a key, an event and a row of the outbox. In turn, medians of three.
+//! The limits read the same records with the same client and insert them, 500 in a transaction, offsets committed after it:
+//! what anybody could write by hand, on the same database with the same durability. Of a run there are a row of its own, a job,
+//! a key, an event and one of the outbox: the limit of `kafka_intake_*` writes as many, that of `kafka_intake_*_one_row` a single
+//! one of two columns, which is as far as a consumer gets that queues nothing. In turn, medians of three.
 //!
 //! ```text
 //! cargo bench -p telecine-connect --bench kafka
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use figure::{Figure, median};
 use kafka_server::{KafkaServer, Sent};
+use limit::Rows;
 use postgres_server::PostgresServer;
 use serde_json::json;
 use telecine_connect::{Kafka, KafkaOptions};
@@ -39,6 +41,8 @@ const PARTITIONS: i32 = 6;
 const ROUNDS: usize = 3;
 /// Records in a transaction, of ours and of the limit.
 const BATCH: usize = 500;
+/// Of what writes as many rows.
+const AS_MANY_ROWS: f64 = 0.2;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
@@ -66,8 +70,11 @@ async fn measure() {
         kafka.produce(&topics[0], records.iter().map(|nth| request(*nth)));
     }
     let mut figures = Vec::new();
-    for (name, on_postgres) in [("kafka_intake_sqlite", false), ("kafka_intake_postgres", true)] {
-        let (mut ours, mut limits) = (Vec::new(), Vec::new());
+    for (name, of_one, on_postgres) in [
+        ("kafka_intake_sqlite", "kafka_intake_sqlite_one_row", false),
+        ("kafka_intake_postgres", "kafka_intake_postgres_one_row", true),
+    ] {
+        let (mut ours, mut limits) = (Vec::new(), [Vec::new(), Vec::new()]);
         for round in 0..ROUNDS {
             let place = tempfile::tempdir().unwrap();
             let database = || match on_postgres {
@@ -76,14 +83,20 @@ async fn measure() {
             };
             let group = format!("{name}-{round}");
             ours.push(intake(&kafka, &topics, &group, &database(), &folder).await);
-            let raw = format!("{group}-raw");
-            limits.push(match on_postgres {
-                false => limit::sqlite(&kafka, &topics[0], &raw, &place.path().join("raw.db")),
-                true => limit::postgres(&kafka, &topics[0], &raw, &database()).await,
-            });
-            eprintln!("{group}: ours {:.0}, limit {:.0}", ours[round], limits[round]);
+            for (nth, rows) in [Rows::OfARun, Rows::One].into_iter().enumerate() {
+                let (raw, file) = (format!("{group}-raw-{nth}"), place.path().join(format!("raw-{nth}.db")));
+                limits[nth].push(match on_postgres {
+                    false => limit::sqlite(&kafka, &topics[0], &raw, &file, rows),
+                    true => limit::postgres(&kafka, &topics[0], &raw, &database(), rows).await,
+                });
+            }
+            let [of_a_run, one_row] = [limits[0][round], limits[1][round]];
+            eprintln!("{group}: ours {:.0}, as many rows {of_a_run:.0}, one row {one_row:.0}", ours[round]);
         }
-        figures.push(Figure::at_least(name, median(ours), "records/s", median(limits), 0.1));
+        let [of_a_run, one_row] = limits.map(median);
+        let ours = median(ours);
+        figures.push(Figure::at_least(name, ours, "records/s", of_a_run, AS_MANY_ROWS));
+        figures.push(Figure::beside(of_one, ours, "records/s", one_row));
     }
     figure::print_table(&figures);
     figure::write_json(&figures);
@@ -118,7 +131,7 @@ async fn intake(
     };
     let kafka = Kafka::new(Arc::new(shop), Recipes::load(None).unwrap(), options).unwrap();
     // As where results are told: each run's events have rows of the outbox.
-    queue.add_sink(telecine_connect::kafka::SINK).await.unwrap();
+    queue.add_sink(&telecine_connect::kafka::sink_of("")).await.unwrap();
     let intake = kafka.start_intake().unwrap();
     let jobs = async || total(&queue.counts().await.unwrap(), JobState::Pending);
     let mut wakes = queue.wakes();

@@ -16,7 +16,10 @@ pub(super) struct Result<'a> {
     pub(super) document: &'a Value,
 }
 
-/// Whether an event ends a generation of a run. `run.partial` is success with warnings.
+/// Events that end a generation of a run.
+pub(super) const ENDS: [&str; 4] = ["run.succeeded", "run.partial", "run.failed", "run.cancelled"];
+
+/// Whether what an event ends is a success; `None` where it ends nothing. `run.partial` is success with warnings.
 pub(super) fn outcome(event: &str) -> Option<bool> {
     match event {
         "run.succeeded" | "run.partial" => Some(true),

@@ -40,6 +40,11 @@ impl Figure {
         Self::new(name, value, unit, limit, format!("ratio >= {times:.2}: {}", met(value / limit >= times)))
     }
 
+    /// Told beside a limit that it is not held against.
+    pub(crate) fn beside(name: &'static str, value: f64, unit: &'static str, limit: f64) -> Self {
+        Self::new(name, value, unit, limit, "no target".into())
+    }
+
     fn new(name: &'static str, value: f64, unit: &'static str, limit: f64, verdict: String) -> Self {
         let rounded = |value: f64| (value * 1000.0).round() / 1000.0;
         Self {

@@ -123,6 +123,18 @@ pub(super) async fn take(database: &Database, sink: &str, runs: u32, lease: Dura
     Ok(Parcel::gather(unsent))
 }
 
+pub(super) async fn is_ahead(database: &Database, sink: &str, event: &Event, types: &[&str]) -> Tried<bool> {
+    let mut connection = database.connection().await?;
+    let row = statement(sql!("outbox_ahead"))
+        .bind(sink)
+        .bind(event.run.as_str())
+        .bind(i64::try_from(event.seq).unwrap_or(i64::MAX))
+        .bind(types)
+        .fetch_one(&mut connection)
+        .await?;
+    value(&row, "is_ahead")
+}
+
 /// Says of how many runs it was still the caller's to say.
 pub(super) async fn done(database: &Database, sink: &str, delivered: &[Delivered]) -> Tried<u64> {
     let runs: Vec<&str> = delivered.iter().map(|sent| sent.run.as_str()).collect();

@@ -83,6 +83,18 @@ pub(super) fn take(tx: &Tx<'_>, sink: &str, runs: u32, lease: Duration) -> Resul
     Ok(Parcel::gather(unsent))
 }
 
+pub(super) fn is_ahead(
+    connection: &Connection,
+    sink: &str,
+    (run, seq): (&RunId, u64),
+    types: &str,
+) -> rusqlite::Result<bool> {
+    let seq = i64::try_from(seq).unwrap_or(i64::MAX);
+    connection
+        .prepare_cached(sql!("outbox_ahead"))?
+        .query_row(params![sink, run.as_str(), seq, types], |row| row.get(0))
+}
+
 /// Says of how many runs it was still the caller's to say.
 pub(super) fn done(tx: &Tx<'_>, sink: &str, delivered: &[Delivered]) -> Result<u64> {
     let mut settled = 0;

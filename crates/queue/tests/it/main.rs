@@ -34,9 +34,10 @@ fn main() -> ExitCode {
     for database in Database::ALL {
         for (name, promise) in promises::kept_on(database) {
             let server = server.clone();
-            trials.push(Trial::test(format!("{}::{name}", database.name()), move || {
+            let trial = Trial::test(format!("{}::{name}", database.name()), move || {
                 ground::run_on(Ground::new(database, &server), promise)
-            }));
+            });
+            trials.push(trial.with_ignored_flag(promises::is_for_soaks(database, name)));
         }
     }
     trials.extend(own_transaction::trials(&server));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use telecine_connect::kafka::SINK;
+use telecine_connect::kafka::{is_sink, sink_of};
 
 use super::worker::watched;
 use super::{Schema, open};
@@ -50,10 +50,17 @@ pub(super) async fn run(flags: &KafkaFlags, config: &Config) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// What nobody sends any more must not wait for ever, and keep runs from being forgotten.
+/// What nobody sends any more must not wait for ever, and keep runs from being forgotten. Where [kafka] is configured, of
+/// its tenant alone: others may go on.
 async fn leave(config: &Config) -> Result<Answer> {
     let queue = open(config, Schema::AsItIs).await?;
-    if queue.remove_sink(SINK).await? {
+    let own = config.kafka.as_ref().map(|options| sink_of(&options.tenant));
+    let is_left = |sink: &str| own.as_deref().map_or_else(|| is_sink(sink), |own| sink == own);
+    let mut was_kept = false;
+    for depth in queue.outbox_depths().await? {
+        was_kept |= is_left(&depth.sink) && queue.remove_sink(&depth.sink).await?;
+    }
+    if was_kept {
         say("no results are kept for Kafka any more; whoever serves with [kafka] configured starts anew");
         return Ok(Answer::Yes);
     }

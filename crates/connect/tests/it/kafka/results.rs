@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use libtest_mimic::Trial;
 use rdkafka::message::{Message, OwnedMessage};
 use serde_json::Value;
-use telecine_connect::kafka::{Results, SINK};
+use telecine_connect::kafka::{Results, sink_of};
 use telecine_queue::{NewJob, NewRun, Push, RunId};
 
 use super::office::{Office, stop};
@@ -15,8 +15,14 @@ use crate::postgres_server::PostgresServer;
 use crate::stage::{On, block_on, promises};
 
 pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
-    let mut trials: Vec<Trial> =
-        promises!("kafka::results", server, [a_result_is_keyed_named_and_says_what_went_wrong]);
+    let mut trials: Vec<Trial> = promises!(
+        "kafka::results",
+        server,
+        [
+            a_result_is_keyed_named_and_says_what_went_wrong,
+            results_of_one_key_come_in_the_order_of_their_ends
+        ]
+    );
     trials.extend([
         Trial::test("kafka::results::a_broker_that_was_away_is_told_everything_in_order", || {
             block_on(a_broker_that_was_away_is_told_everything_in_order());
@@ -28,6 +34,10 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
         }),
         Trial::test("kafka::results::of_others_nothing_is_told_where_that_is_wanted", || {
             block_on(of_others_nothing_is_told_where_that_is_wanted());
+            Ok(())
+        }),
+        Trial::test("kafka::results::a_tenants_topic_has_its_own_runs_alone", || {
+            block_on(a_tenants_topic_has_its_own_runs_alone());
             Ok(())
         }),
     ]);
@@ -85,7 +95,7 @@ async fn a_broker_that_was_away_is_told_everything_in_order() {
     }
     let waiting = async || {
         let depths = office.queue.outbox_depths().await.unwrap();
-        depths.iter().find(|depth| depth.sink == SINK).map_or(0, |depth| depth.waiting)
+        depths.iter().find(|depth| depth.sink == sink_of("")).map_or(0, |depth| depth.waiting)
     };
     let have_ended = async || office.runs().await.iter().all(|run| run.finished_at.is_some());
     office.until(async || have_ended().await && waiting().await >= RUNS as u64 / 2).await;
@@ -117,13 +127,67 @@ async fn a_broker_that_was_away_is_told_everything_in_order() {
     server.kill();
 }
 
-/// A run of nobody's recipe, that has ended.
-async fn ended_run(office: &Office, meta: Value) -> RunId {
-    let run = NewRun { name: "other".into(), external_id: Some("x".into()), meta };
-    let push = Push::run(run, [NewJob::new("nobody-runs-this", Value::Null)]);
-    let run = office.queue.push(vec![push]).await.unwrap().remove(0).run.unwrap();
+/// A run of no recipe, that nobody ends.
+async fn idle_run(office: &Office, tenant: &str) -> RunId {
+    let run = NewRun { external_id: Some("x".into()), ..NewRun::new("other") };
+    let push = Push::run(run, [NewJob::new("nobody-runs-this", Value::Null)]).tenant(tenant);
+    office.queue.push(vec![push]).await.unwrap().remove(0).run.unwrap()
+}
+
+async fn ended_run(office: &Office, tenant: &str) -> RunId {
+    let run = idle_run(office, tenant).await;
     office.queue.cancel_run(&run).await.unwrap();
     run
+}
+
+fn runs_told(office: &Office, count: usize) -> Vec<String> {
+    let told = office.server.read(&office.options.response_topic, count);
+    told.iter().map(|result| header(result, "telecine-run").unwrap()).collect()
+}
+
+/// Whoever keeps the last record of each key must not keep an older one.
+async fn results_of_one_key_come_in_the_order_of_their_ends(on: On) {
+    let office = Office::open(&shared(), &on).await;
+    office.queue.add_sink(&sink_of("")).await.unwrap();
+    let mut runs = Vec::new();
+    for _ in 0..8 {
+        runs.push(idle_run(&office, "").await);
+    }
+    runs.reverse();
+    for run in &runs {
+        office.queue.cancel_run(run).await.unwrap();
+        let ended = office.queue.get_run(run).await.unwrap().unwrap().finished_at.unwrap();
+        // Those that end within the same millisecond have no order.
+        office.until(async || telecine_queue::Timestamp::now() > ended).await;
+    }
+
+    let relay = office.relay().await;
+    let told = runs_told(&office, runs.len());
+
+    assert_eq!(told, runs.iter().map(ToString::to_string).collect::<Vec<_>>());
+    relay.stop().await;
+    office.queue.close().await;
+}
+
+/// Each tenant may have brokers of its own, and must not see or miss anything because another has, too.
+async fn a_tenants_topic_has_its_own_runs_alone() {
+    let office = Office::with(&shared(), &On::Sqlite, 1, |options| options.tenant = "acme".into()).await;
+    let (acmes, nobodys) = (office.relay().await, office.kafka_with(|options| options.tenant.clear()));
+    nobodys.start_relay(telecine_queue::RelayOptions::default()).await.unwrap().stop().await;
+
+    ended_run(&office, "globex").await;
+    ended_run(&office, "").await;
+    let own = ended_run(&office, "acme").await;
+
+    assert_eq!(runs_told(&office, 1), [own.to_string()]);
+    let waiting = async || {
+        let depths = office.queue.outbox_depths().await.unwrap();
+        depths.into_iter().map(|depth| (depth.sink, depth.waiting > 0)).collect::<Vec<_>>()
+    };
+    let expected = [(sink_of(""), true), (sink_of("acme"), false)];
+    office.until(async || waiting().await == expected).await;
+    acmes.stop().await;
+    office.queue.close().await;
 }
 
 async fn what_is_too_large_is_told_in_short() {
@@ -154,7 +218,7 @@ async fn of_others_nothing_is_told_where_that_is_wanted() {
     let relay = office.relay().await;
     let (intake, worker) = (office.intake(), office.worker().await);
 
-    ended_run(&office, Value::Null).await;
+    ended_run(&office, "").await;
     office.produce_requests("ours", 1);
     let told = office.server.read(&office.options.response_topic, 1);
     relay.stop().await;
@@ -162,7 +226,7 @@ async fn of_others_nothing_is_told_where_that_is_wanted() {
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].key().unwrap(), b"ours-0");
     let all = office.kafka_with(|options| options.results = Results::All);
-    let run = ended_run(&office, Value::Null).await;
+    let run = ended_run(&office, "").await;
     let events = office.queue.events(&run, 0, 10).await.unwrap();
     all.sink().deliver(&events).await.unwrap();
     let told = office.server.read(&office.options.response_topic, 2);

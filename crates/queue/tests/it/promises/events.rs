@@ -224,6 +224,34 @@ pub(super) async fn what_waits_for_sinks_is_counted(ground: Arc<Ground>) {
     assert_eq!(depths().await, [(fast, 0, None), (slow, 3, oldest(0))]);
 }
 
+/// For sinks that tell runs of one external id in their order.
+pub(super) async fn an_earlier_event_of_the_same_external_id_is_ahead(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    queue.add_sink("here").await.expect("add_sink");
+    let (first, second) = (push_run(&queue, 1).await, push_run(&queue, 1).await);
+    let ended = async |run: &RunId| {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        queue.cancel_run(run).await.expect("cancel_run");
+        events(&queue, run).await.pop().expect("its end")
+    };
+    let ends = ["run.cancelled", "run.failed"];
+    let is_ahead =
+        async |of: &Event, types: &[&str]| queue.outbox_ahead("here", of, types).await.expect("outbox_ahead");
+
+    let later = ended(&second).await;
+    assert!(!is_ahead(&later, &ends).await, "what is no end does not count");
+    let last = ended(&first).await;
+    assert!(is_ahead(&last, &ends).await, "not the order in which they were pushed");
+    assert!(!is_ahead(&later, &ends).await);
+    assert!(!is_ahead(&last, &["run.failed"]).await);
+    let parcels = queue.outbox_take("here", 10, Duration::from_secs(60)).await.expect("take");
+    assert!(is_ahead(&last, &ends).await, "on its way, and not there");
+    let of_second = parcels.iter().find(|parcel| parcel.run == second).expect("its parcel");
+    queue.outbox_done("here", &[of_second.delivered()]).await.expect("done");
+
+    assert!(!is_ahead(&last, &ends).await);
+}
+
 /// Who tells of a run holds it: a prune must not forget the run and keep the event.
 pub(super) async fn a_run_that_is_told_of_as_it_is_pruned_is_whole_or_gone(ground: Arc<Ground>) {
     let queue = ground.open().await;

@@ -304,7 +304,7 @@ pub(super) async fn a_full_tenant_does_not_hold_up_a_keys_other_tenants(ground: 
 
 /// A key for each job, all of them limited: none is held up by its key, all are by their tenant.
 pub(super) async fn a_completion_under_a_cap_moves_one_job_however_many_keys_wait(ground: Arc<Ground>) {
-    const JOBS: u64 = 1_500;
+    const JOBS: u64 = 500;
     const MOST: u64 = 3;
     const MORE: u32 = 100;
     let queue = ground.open().await;
