@@ -20,6 +20,7 @@ mod intake;
 mod lag;
 mod membership;
 mod publisher;
+mod reader;
 mod refusal;
 mod request;
 mod response;
@@ -30,7 +31,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use telecine_pipeline::{Recipes, Workshop};
+use rdkafka::error::RDKafkaErrorCode;
+use telecine_pipeline::{NoRecipe, Recipes, Workshop};
 use telecine_queue::{QueueError, Relay, RelayOptions, Sink};
 
 pub use broker::Broker;
@@ -158,10 +160,34 @@ pub enum KafkaError {
     /// Make the topics.
     #[error("there is no topic {}", topics.iter().map(|topic| format!("`{topic}`")).collect::<Vec<_>>().join(", "))]
     NoTopic { topics: Vec<String> },
+    /// Allow it, or wait: a broker has answered, and this is what it says.
+    #[error("the topic `{topic}` cannot be used: {code}")]
+    Topic { topic: String, code: RDKafkaErrorCode },
     #[error("the topic `{topic}` cannot be made: {reason}")]
     NotMade { topic: String, reason: String },
+    /// Name another recipe: with this one every request would be refused.
+    #[error("the recipe of requests cannot be used: {0}")]
+    Recipe(#[from] NoRecipe),
+    /// Look into the log: it is being tried again.
+    #[error("requests are not taken in")]
+    IntakeBroken,
     #[error("no thread can be started: {0}")]
     Thread(#[from] std::io::Error),
+}
+
+impl KafkaError {
+    /// Whether it may be well by itself after a while.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::IntakeBroken => true,
+            Self::Topic { code, .. } => *code == RDKafkaErrorCode::LeaderNotAvailable,
+            Self::Property { .. }
+            | Self::NoTopic { .. }
+            | Self::NotMade { .. }
+            | Self::Recipe(_)
+            | Self::Thread(_) => false,
+        }
+    }
 }
 
 /// Both directions.
@@ -177,6 +203,9 @@ pub struct Kafka {
 impl Kafka {
     /// Speaks with nobody yet.
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: KafkaOptions) -> Result<Self, KafkaError> {
+        if options.format == Format::Optimize {
+            recipes.get(&options.recipe)?;
+        }
         let options = Arc::new(options);
         let publisher = Arc::new(Publisher::new(&options)?);
         let broker = Broker::new(&options)?;
@@ -194,7 +223,7 @@ impl Kafka {
 
     /// Takes requests in from now on. Any number of processes may do it at the same time.
     pub fn start_intake(&self) -> Result<Intake, KafkaError> {
-        Intake::start(self)
+        Intake::start(self).inspect_err(|_| self.broker.tell_intake_broken(true))
     }
 
     /// What a relay needs to tell results.

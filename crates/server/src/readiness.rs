@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use telecine_connect::kafka::Broker;
+use telecine_connect::kafka::{Broker, KafkaError};
 use telecine_media::Program;
 use telecine_pipeline::{ScanPolicy, Workshop};
 use tokio::sync::Mutex;
@@ -150,17 +150,19 @@ impl Readiness {
     async fn kafka(&self) -> Option<Check> {
         let broker = self.kafka.as_ref()?;
         let check = timed("kafka", async {
-            match broker.missing_topics(WITHIN).await {
-                Ok(missing) if missing.is_empty() => Ok(()),
-                Ok(missing) => {
-                    tracing::warn!(?missing, "not ready: topics of Kafka");
-                    Err("a topic of Kafka is missing")
+            broker.check(WITHIN).await.map_err(|error| {
+                tracing::warn!(%error, "not ready: Kafka");
+                match error {
+                    KafkaError::NoTopic { .. } => "a topic of Kafka is missing",
+                    KafkaError::Topic { .. } => "a topic of Kafka cannot be used",
+                    KafkaError::IntakeBroken => "requests are not taken in from Kafka",
+                    KafkaError::Unreachable { .. }
+                    | KafkaError::Property { .. }
+                    | KafkaError::NotMade { .. }
+                    | KafkaError::Recipe(_)
+                    | KafkaError::Thread(_) => "no broker of Kafka answers",
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "not ready: Kafka");
-                    Err("no broker of Kafka answers")
-                }
-            }
+            })
         });
         Some(check.await)
     }

@@ -48,8 +48,8 @@ pub(crate) async fn start(kafka: &Kafka, config: &Config, brokers: Brokers) -> R
         Brokers::Awaited => ANSWER_WITHIN / 4,
     };
     let ready = match kafka.broker().require_topics(patience).await {
-        Err(error @ KafkaError::Unreachable { .. }) if brokers == Brokers::Awaited => {
-            tracing::warn!(%error, "requests are taken in when a broker answers");
+        Err(error) if error.is_passing() && brokers == Brokers::Awaited => {
+            tracing::warn!(%error, "requests are taken in when it is over");
             false
         }
         asked => asked.map(|()| true).map_err(|error| refusal(&error, config))?,
@@ -70,17 +70,19 @@ async fn intake_when_ready(first: Option<Intake>, kafka: Kafka, stop: Cancellati
         return first;
     }
     let asking = async {
-        while let Err(error) = kafka.broker().require_topics(ANSWER_WITHIN).await {
-            tracing::warn!(%error, "requests are taken in when the topics are there");
+        loop {
+            match kafka.broker().require_topics(ANSWER_WITHIN).await.and_then(|()| kafka.start_intake()) {
+                Ok(intake) => return intake,
+                Err(error) => tracing::warn!(%error, "requests are not taken in; trying again"),
+            }
             tokio::time::sleep(ASK_AGAIN_AFTER).await;
         }
-        kafka.start_intake().inspect_err(|error| tracing::error!(%error, "requests are not taken in")).ok()
     };
-    stop.run_until_cancelled(asking).await?
+    stop.run_until_cancelled(asking).await
 }
 
 impl Running {
-    /// Takes nothing in any more: what is being stored is finished and its offsets are committed.
+    /// Takes nothing in any more: what is being stored is finished and its offsets are committed, if brokers answer soon.
     pub(crate) async fn stop_intake(&mut self) {
         self.stop.cancel();
         if let Ok(Some(intake)) = (&mut self.intake).await {
@@ -117,6 +119,17 @@ fn refusal(error: &KafkaError, config: &Config) -> anyhow::Error {
         KafkaError::NotMade { .. } => {
             anyhow!("{error}\nnext: make it by other means, and leave create_topics off")
         }
-        KafkaError::Thread(_) => anyhow!("{error}"),
+        KafkaError::Topic { topic, .. } => {
+            anyhow!("{error}; brokers is {brokers}\nnext: see what the brokers allow this user with {topic}")
+        }
+        KafkaError::Recipe(_) => {
+            let recipe = Key::KafkaRecipe;
+            anyhow!(
+                "{error}; {} is {}\nnext: choose one that `telecine recipes ls` shows",
+                recipe.name(),
+                config.shown(recipe)
+            )
+        }
+        KafkaError::Thread(_) | KafkaError::IntakeBroken => anyhow!("{error}"),
     }
 }

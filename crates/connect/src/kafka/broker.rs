@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rdkafka::Offset;
@@ -10,7 +11,7 @@ use rdkafka::TopicPartitionList;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::error::{KafkaResult, RDKafkaErrorCode};
 
 use super::client::{Logged, looking, unusable};
 use super::{KafkaError, KafkaOptions};
@@ -22,6 +23,8 @@ impl ConsumerContext for Logged {}
 pub struct Broker {
     client: Arc<BaseConsumer<Logged>>,
     options: Arc<KafkaOptions>,
+    /// Nobody reads for now, though somebody is to.
+    is_intake_broken: Arc<AtomicBool>,
 }
 
 /// Of a partition of the request topic.
@@ -30,7 +33,20 @@ pub(super) type Lags = BTreeMap<i32, i64>;
 impl Broker {
     pub(super) fn new(options: &Arc<KafkaOptions>) -> Result<Self, KafkaError> {
         let client = looking(options).create_with_context(Logged).map_err(unusable)?;
-        Ok(Self { client: Arc::new(client), options: Arc::clone(options) })
+        Ok(Self { client: Arc::new(client), options: Arc::clone(options), is_intake_broken: Arc::default() })
+    }
+
+    /// Whether requests can come and results can go.
+    pub async fn check(&self, within: Duration) -> Result<(), KafkaError> {
+        if self.is_intake_broken.load(Ordering::Relaxed) {
+            return Err(KafkaError::IntakeBroken);
+        }
+        let missing = self.missing_topics(within).await?;
+        if missing.is_empty() { Ok(()) } else { Err(KafkaError::NoTopic { topics: missing }) }
+    }
+
+    pub(super) fn tell_intake_broken(&self, is_broken: bool) {
+        self.is_intake_broken.store(is_broken, Ordering::Relaxed);
     }
 
     /// Refuses when no broker answers in time, or when a topic is missing that may not be made.
@@ -46,25 +62,29 @@ impl Broker {
     }
 
     /// The topics that the cluster does not have.
-    pub async fn missing_topics(&self, within: Duration) -> Result<Vec<String>, KafkaError> {
+    async fn missing_topics(&self, within: Duration) -> Result<Vec<String>, KafkaError> {
         let options = Arc::clone(&self.options);
-        self.ask(move |client| {
-            let mut missing = Vec::new();
-            for topic in options.topics() {
-                let metadata =
-                    client.fetch_metadata(Some(topic), within).map_err(|error| error.to_string())?;
+        let look = move |client: &BaseConsumer<Logged>| {
+            let topics = options.topics().into_iter().map(|topic| {
+                let metadata = client.fetch_metadata(Some(topic), within)?;
                 let found = metadata.topics().iter().find(|found| found.name() == topic);
-                match found.map(|found| found.error().map(RDKafkaErrorCode::from)) {
-                    Some(None) => {}
-                    None | Some(Some(RDKafkaErrorCode::UnknownTopicOrPartition)) => {
-                        missing.push(topic.to_owned());
-                    }
-                    Some(Some(error)) => return Err(format!("topic `{topic}`: {error}")),
-                }
+                let error = match found {
+                    Some(found) => found.error().map(RDKafkaErrorCode::from),
+                    None => Some(RDKafkaErrorCode::UnknownTopicOrPartition),
+                };
+                Ok((topic.to_owned(), error))
+            });
+            topics.collect::<KafkaResult<Vec<_>>>()
+        };
+        let mut missing = Vec::new();
+        for (topic, error) in self.ask(look).await? {
+            match error {
+                None => {}
+                Some(RDKafkaErrorCode::UnknownTopicOrPartition) => missing.push(topic),
+                Some(code) => return Err(KafkaError::Topic { topic, code }),
             }
-            Ok(missing)
-        })
-        .await
+        }
+        Ok(missing)
     }
 
     /// With as many partitions and replicas as the cluster gives by itself.
@@ -94,12 +114,11 @@ impl Broker {
             for partition in partitions {
                 asked.add_partition(&topic, partition);
             }
-            let committed = client.committed_offsets(asked, within).map_err(|error| error.to_string())?;
+            let committed = client.committed_offsets(asked, within)?;
             let mut lags = Lags::new();
             for place in committed.elements() {
                 let partition = place.partition();
-                let (low, high) =
-                    client.fetch_watermarks(&topic, partition, within).map_err(|error| error.to_string())?;
+                let (low, high) = client.fetch_watermarks(&topic, partition, within)?;
                 let next = match place.offset() {
                     Offset::Offset(next) => next.max(low),
                     // Nothing was committed yet: the group will begin with the oldest.
@@ -115,7 +134,7 @@ impl Broker {
     /// On a thread that may block.
     async fn ask<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&BaseConsumer<Logged>) -> Result<T, String> + Send + 'static,
+        ask: impl FnOnce(&BaseConsumer<Logged>) -> KafkaResult<T> + Send + 'static,
     ) -> Result<T, KafkaError> {
         let client = Arc::clone(&self.client);
         let answer = tokio::task::spawn_blocking(move || {
@@ -124,8 +143,8 @@ impl Broker {
             while client.poll(Duration::ZERO).is_some() {}
             answer
         });
-        let answer = answer.await.unwrap_or_else(|error| Err(error.to_string()));
-        answer.map_err(|reason| self.unreachable(reason))
+        let answer = answer.await.map_err(|error| self.unreachable(error.to_string()))?;
+        answer.map_err(|error| self.unreachable(error.to_string()))
     }
 
     fn unreachable(&self, reason: String) -> KafkaError {
