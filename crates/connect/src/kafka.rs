@@ -21,6 +21,7 @@ mod intake;
 mod lag;
 mod membership;
 mod publisher;
+mod reader;
 mod refusal;
 mod request;
 mod response;
@@ -31,7 +32,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use telecine_pipeline::{Recipes, Workshop};
+use rdkafka::error::RDKafkaErrorCode;
+use telecine_pipeline::{NoRecipe, Recipes, Workshop};
 use telecine_queue::{QueueError, Relay, RelayOptions, Sink};
 
 pub use broker::Broker;
@@ -171,24 +173,36 @@ pub enum KafkaError {
     /// Make the topics.
     #[error("there is no topic {}", topics.iter().map(|topic| format!("`{topic}`")).collect::<Vec<_>>().join(", "))]
     NoTopic { topics: Vec<String> },
+    /// Allow it, or wait: a broker has answered, and this is what it says.
+    #[error("the topic `{topic}` cannot be used: {code}")]
+    Topic { topic: String, code: RDKafkaErrorCode },
     #[error("the topic `{topic}` cannot be made: {reason}")]
     NotMade { topic: String, reason: String },
+    /// Name another recipe: with this one every request would be refused.
+    #[error("the recipe of requests cannot be used: {0}")]
+    Recipe(#[from] NoRecipe),
+    /// Look into the log: it is being tried again.
+    #[error("requests are not taken in")]
+    IntakeBroken,
     #[error("no thread can be started: {0}")]
     Thread(#[from] std::io::Error),
 }
 
 impl KafkaError {
-    /// Whether it may be put right on the brokers' side, so that asking again helps.
+    /// Whether it may be put right on the brokers' side, or by itself, so that asking again helps.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable { .. }
             | Self::NotLetIn { .. }
             | Self::NoTls { .. }
-            | Self::Forbidden { .. } => true,
+            | Self::Forbidden { .. }
+            | Self::IntakeBroken => true,
+            Self::Topic { code, .. } => *code == RDKafkaErrorCode::LeaderNotAvailable,
             Self::Property { .. }
             | Self::Properties { .. }
             | Self::NoTopic { .. }
             | Self::NotMade { .. }
+            | Self::Recipe(_)
             | Self::Thread(_) => false,
         }
     }
@@ -200,8 +214,10 @@ impl KafkaError {
             Self::NotLetIn { .. } => "the brokers of Kafka do not take user and password",
             Self::NoTls { .. } => "there is no TLS with the brokers of Kafka",
             Self::Forbidden { .. } => "a topic of Kafka may not be used",
+            Self::Topic { .. } => "a topic of Kafka cannot be used",
             Self::NoTopic { .. } | Self::NotMade { .. } => "a topic of Kafka is missing",
-            Self::Property { .. } | Self::Properties { .. } | Self::Thread(_) => {
+            Self::IntakeBroken => "requests are not taken in from Kafka",
+            Self::Property { .. } | Self::Properties { .. } | Self::Recipe(_) | Self::Thread(_) => {
                 "no client of Kafka can be made"
             }
         }
@@ -221,6 +237,9 @@ pub struct Kafka {
 impl Kafka {
     /// Speaks with nobody yet.
     pub fn new(shop: Arc<Workshop>, recipes: Recipes, options: KafkaOptions) -> Result<Self, KafkaError> {
+        if options.format == Format::Optimize {
+            recipes.get(&options.recipe)?;
+        }
         let options = Arc::new(options);
         let publisher = Arc::new(Publisher::new(&options)?);
         let broker = Broker::new(Arc::clone(&options))?;
@@ -238,7 +257,7 @@ impl Kafka {
 
     /// Takes requests in from now on. Any number of processes may do it at the same time.
     pub fn start_intake(&self) -> Result<Intake, KafkaError> {
-        Intake::start(self)
+        Intake::start(self).inspect_err(|_| self.broker.tell_intake_broken(true))
     }
 
     /// What a relay needs to tell results.

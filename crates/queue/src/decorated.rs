@@ -183,6 +183,10 @@ impl<D: Around> Queue for Decorated<D> {
         self.with.around(call!("counts"), self.inner.counts()).await
     }
 
+    async fn waiting(&self, tenant: &str, kind: &str, at_most: u64) -> Result<u64> {
+        self.with.around(call!("waiting"), self.inner.waiting(tenant, kind, at_most)).await
+    }
+
     async fn waiting_ages(&self) -> Result<Vec<Age>> {
         self.with.around(call!("waiting_ages"), self.inner.waiting_ages()).await
     }

@@ -268,6 +268,11 @@ impl Queue for SqliteQueue {
         self.readers.read(read::counts).await
     }
 
+    async fn waiting(&self, tenant: &str, kind: &str, at_most: u64) -> Result<u64> {
+        let (tenant, kind) = (tenant.to_owned(), kind.to_owned());
+        self.readers.read(move |connection| read::waiting(connection, &tenant, &kind, at_most)).await
+    }
+
     async fn waiting_ages(&self) -> Result<Vec<Age>> {
         self.readers.read(read::waiting_ages).await
     }

@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::decorated::{Around, Call, Decorated};
 use crate::error::{QueueError, Result};
@@ -45,6 +46,8 @@ struct Rule {
 enum When {
     Before,
     After,
+    Panic,
+    Late(Duration),
 }
 
 impl Faults {
@@ -62,6 +65,18 @@ impl Faults {
     #[must_use]
     pub fn lose_answer(self, verb: &'static str, every: u64) -> Self {
         self.rule(verb, every, When::After)
+    }
+
+    /// Every `every`-th call of the verb panics without having been carried out.
+    #[must_use]
+    pub fn panic(self, verb: &'static str, every: u64) -> Self {
+        self.rule(verb, every, When::Panic)
+    }
+
+    /// Every `every`-th call of the verb is carried out only after this long.
+    #[must_use]
+    pub fn delay(self, verb: &'static str, every: u64, delay: Duration) -> Self {
+        self.rule(verb, every, When::Late(delay))
     }
 
     /// How many calls of the verb were made to fail.
@@ -107,6 +122,11 @@ impl Around for Faults {
             Some(When::After) => {
                 inner.await?;
                 fault("the answer")
+            }
+            Some(When::Panic) => panic!("injected: {} panics", call.verb),
+            Some(When::Late(delay)) => {
+                tokio::time::sleep(delay).await;
+                inner.await
             }
         }
     }

@@ -152,17 +152,10 @@ impl Readiness {
     async fn kafka(&self) -> Option<Check> {
         let broker = self.kafka.as_ref()?;
         let check = timed("kafka", async {
-            match broker.missing_topics(BROKERS_WITHIN).await {
-                Ok(missing) if missing.is_empty() => Ok(()),
-                Ok(missing) => {
-                    tracing::warn!(?missing, "not ready: topics of Kafka");
-                    Err("a topic of Kafka is missing")
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "not ready: Kafka");
-                    Err(error.in_short())
-                }
-            }
+            broker.check(BROKERS_WITHIN).await.map_err(|error| {
+                tracing::warn!(%error, "not ready: Kafka");
+                error.in_short()
+            })
         });
         Some(check.await)
     }

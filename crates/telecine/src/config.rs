@@ -592,6 +592,8 @@ mod tests {
         assert_eq!(with_password.kafka.expect("configured").properties["sasl.password"], "hush");
         let by_default = layers("[kafka]\nbrokers = \"a\"", &[], &[]).expect("valid").kafka;
         assert_eq!(by_default, Some(KafkaOptions::new("a")), "what the library does by itself");
+        let nameless = layers("[kafka]\nbrokers = \"a\"\ntenant = \"\"", &[], &[]).expect("valid").kafka;
+        assert_eq!(nameless, Some(KafkaOptions::new("a")));
         assert_eq!(layers("", &[], &[]).expect("valid").kafka, None);
     }
 
@@ -626,6 +628,10 @@ mod tests {
             ("brokers = \"a\"\nrequest_topic = \"optimize-response\"", "the same topic"),
             ("brokers = \"a\"\nmax_backlog = 0", "kafka_max_backlog"),
             ("brokers = \"a\"\n[kafka.properties]\n\"enable.idempotence\" = \"hush\"", "enable.idempotence"),
+            (
+                "brokers = \"a\"\n[kafka.properties]\n\"delivery.report.only.error\" = true",
+                "delivery.report.only.error",
+            ),
             ("brokers = \"a\"\n[kafka.properties]\n\"sasl.password\" = [\"hush\"]", "kafka_properties"),
         ] {
             let refusal = refusal(layers(&format!("[kafka]\n{lines}"), &[], &[]));

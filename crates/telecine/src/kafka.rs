@@ -67,7 +67,7 @@ pub(crate) async fn start(kafka: &Kafka, config: &Config, brokers: Brokers) -> R
     };
     let ready = match kafka.broker().require_topics(patience).await {
         Err(error) if error.may_pass() && brokers == Brokers::Awaited => {
-            tracing::warn!(%error, "requests are taken in when a broker answers");
+            tracing::warn!(%error, "requests are taken in when it is over");
             false
         }
         asked => asked.map(|()| true).map_err(|error| refusal(&error, config))?,
@@ -88,17 +88,19 @@ async fn intake_when_ready(first: Option<Intake>, kafka: Kafka, stop: Cancellati
         return first;
     }
     let asking = async {
-        while let Err(error) = kafka.broker().require_topics(ANSWER_WITHIN).await {
-            tracing::warn!(%error, "requests are taken in when the topics are there");
+        loop {
+            match kafka.broker().require_topics(ANSWER_WITHIN).await.and_then(|()| kafka.start_intake()) {
+                Ok(intake) => return intake,
+                Err(error) => tracing::warn!(%error, "requests are not taken in; trying again"),
+            }
             tokio::time::sleep(ASK_AGAIN_AFTER).await;
         }
-        kafka.start_intake().inspect_err(|error| tracing::error!(%error, "requests are not taken in")).ok()
     };
-    stop.run_until_cancelled(asking).await?
+    stop.run_until_cancelled(asking).await
 }
 
 impl Running {
-    /// Takes nothing in any more: what is being stored is finished and its offsets are committed.
+    /// Takes nothing in any more: what is being stored is finished and its offsets are committed, if brokers answer soon.
     pub(crate) async fn stop_intake(&mut self) {
         self.stop.cancel();
         if let Ok(Some(intake)) = (&mut self.intake).await {
@@ -147,6 +149,11 @@ pub(crate) fn next_step(error: &KafkaError) -> String {
             format!("correct it in [kafka.properties] or {}", Key::KafkaProperties.variable())
         }
         KafkaError::NotMade { .. } => "make it by other means, and leave create_topics off".into(),
+        KafkaError::Topic { topic, .. } => format!("see what the brokers allow this user with {topic}"),
+        KafkaError::Recipe(_) => {
+            "choose another recipe in [kafka]: one that `telecine recipes ls` shows".into()
+        }
+        KafkaError::IntakeBroken => "look into the log of whoever takes requests in".into(),
         KafkaError::Thread(_) => "end other processes, or raise the limit of threads".into(),
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rdkafka::Offset;
@@ -26,6 +27,8 @@ impl ConsumerContext for Logged {}
 pub struct Broker {
     client: Arc<BaseConsumer<Logged>>,
     options: Arc<KafkaOptions>,
+    /// Nobody reads for now, though somebody is to.
+    is_intake_broken: Arc<AtomicBool>,
 }
 
 /// Of a partition of the request topic.
@@ -36,7 +39,20 @@ impl Broker {
     pub fn new(options: impl Into<Arc<KafkaOptions>>) -> Result<Self, KafkaError> {
         let options = options.into();
         let client = looking(&options).create_with_context(Logged::default()).map_err(unusable)?;
-        Ok(Self { client: Arc::new(client), options })
+        Ok(Self { client: Arc::new(client), options, is_intake_broken: Arc::default() })
+    }
+
+    /// Whether requests can come and results can go.
+    pub async fn check(&self, within: Duration) -> Result<(), KafkaError> {
+        if self.is_intake_broken.load(Ordering::Relaxed) {
+            return Err(KafkaError::IntakeBroken);
+        }
+        let missing = self.missing_topics(within).await?;
+        if missing.is_empty() { Ok(()) } else { Err(KafkaError::NoTopic { topics: missing }) }
+    }
+
+    pub(super) fn tell_intake_broken(&self, is_broken: bool) {
+        self.is_intake_broken.store(is_broken, Ordering::Relaxed);
     }
 
     /// Refuses when no broker answers in time, or when a topic is missing that may not be made.
@@ -61,7 +77,7 @@ impl Broker {
                 Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
                     return Err(KafkaError::Forbidden { brokers: self.options.brokers.clone(), topic });
                 }
-                Some(other) => return Err(self.unreachable(format!("topic `{topic}`: {other}"))),
+                Some(code) => return Err(KafkaError::Topic { topic, code }),
             }
         }
         Ok(missing)

@@ -10,17 +10,22 @@ use super::complaint::Complaints;
 use super::{KafkaError, KafkaOptions};
 
 /// Properties that are not to be set: the promises stand on them, or a setting of ours says the same.
-pub const RESERVED: [&str; 12] = [
+pub const RESERVED: [&str; 17] = [
     "acks",
     "auto.offset.reset",
     "bootstrap.servers",
+    "delivery.report.only.error",
+    "delivery.timeout.ms",
     "enable.auto.commit",
     "enable.auto.offset.store",
+    "enable.gapless.guarantee",
     "enable.idempotence",
     "group.id",
+    "group.instance.id",
+    "isolation.level",
     "message.timeout.ms",
-    "delivery.timeout.ms",
     "metadata.broker.list",
+    "offset.store.method",
     "request.required.acks",
     "transactional.id",
 ];
@@ -42,15 +47,21 @@ fn common(options: &KafkaOptions, suggested: &[(&str, &str)]) -> ClientConfig {
 
 /// For a member of the group: offsets move only when we say so.
 pub(super) fn reading(options: &KafkaOptions) -> ClientConfig {
-    let suggested = [
-        ("partition.assignment.strategy", "cooperative-sticky"),
-        // By default 45 s, in which nobody reads the partitions of a member that was killed.
-        ("session.timeout.ms", "10000"),
+    let mut suggested = vec![
         // What is fetched ahead is thrown away by a pause.
         ("queued.max.messages.kbytes", "16384"),
         // By default a second, in which nothing is fetched once the queue was full.
         ("fetch.queue.backoff.ms", "50"),
     ];
+    // In the newer protocol of groups both are the brokers' to say.
+    let is_classic = options.properties.get("group.protocol").is_none_or(|protocol| protocol == "classic");
+    if is_classic {
+        suggested.extend([
+            ("partition.assignment.strategy", "cooperative-sticky"),
+            // By default 45 s, in which nobody reads the partitions of a member that was killed.
+            ("session.timeout.ms", "10000"),
+        ]);
+    }
     let mut config = common(options, &suggested);
     config.set("group.id", &options.group);
     config.set("enable.auto.commit", "false").set("enable.auto.offset.store", "false");
@@ -111,6 +122,23 @@ pub(super) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
         }
         RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info | RDKafkaLogLevel::Debug => {
             tracing::debug!(facility, "librdkafka: {message}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::consumer::BaseConsumer;
+
+    use super::*;
+
+    #[test]
+    fn either_protocol_of_groups_can_be_chosen() {
+        for protocol in ["classic", "consumer"] {
+            let mut options = KafkaOptions::new("127.0.0.1:1");
+            options.properties.insert("group.protocol".into(), protocol.into());
+            let made: Result<BaseConsumer<Logged>, _> = reading(&options).create_with_context(Logged);
+            assert!(made.is_ok(), "{protocol}: {:?}", made.err());
         }
     }
 }

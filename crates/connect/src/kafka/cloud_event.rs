@@ -1,5 +1,7 @@
 //! CloudEvents around requests: as headers (binary mode) or as the document itself (structured mode).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rdkafka::message::{Headers, Message, OwnedMessage};
@@ -28,13 +30,24 @@ pub(super) struct EventName {
 
 /// A header by its name, as text.
 pub(super) fn header<'a>(record: &'a OwnedMessage, name: &str) -> Option<&'a str> {
-    let headers = record.headers()?;
-    let found = headers.iter().find(|header| header.key.eq_ignore_ascii_case(name))?;
-    std::str::from_utf8(found.value?).ok()
+    std::str::from_utf8(header_bytes(record, name)?).ok()
+}
+
+/// A header by its name: the last of that name, as Kafka has it.
+pub(super) fn header_bytes<'a>(record: &'a OwnedMessage, name: &str) -> Option<&'a [u8]> {
+    record.headers()?.iter().filter(|header| header.key.eq_ignore_ascii_case(name)).last()?.value
+}
+
+/// The client panics when it meets the name of a header that is no UTF-8; on the wire it may be any bytes.
+fn require_readable_headers(record: &OwnedMessage) -> Result<(), Refusal> {
+    let read = AssertUnwindSafe(|| record.headers().map(|headers| headers.iter().count()));
+    let wrong = |_| Refusal::new("bad_header", "the name of a header is not UTF-8");
+    catch_unwind(read).map(drop).map_err(wrong)
 }
 
 /// Takes the envelope off, if there is one.
 pub(super) fn open(record: &OwnedMessage) -> Result<Opened, Refusal> {
+    require_readable_headers(record)?;
     let bytes = record.payload().filter(|bytes| !bytes.is_empty());
     let bytes = bytes.ok_or_else(|| Refusal::new("empty", "the record has no value"))?;
     let body: Value = serde_json::from_slice(bytes)
@@ -48,7 +61,8 @@ pub(super) fn open(record: &OwnedMessage) -> Result<Opened, Refusal> {
     if content_type.starts_with(STRUCTURED) {
         return structured(body, traceparent);
     }
-    let event = header(record, "ce_id").map(|id| EventName {
+    // An empty id says nothing: all events without one would be the same.
+    let event = header(record, "ce_id").filter(|id| !id.is_empty()).map(|id| EventName {
         source: header(record, "ce_source").unwrap_or_default().to_owned(),
         id: id.to_owned(),
     });
@@ -59,8 +73,9 @@ fn structured(mut envelope: Value, traceparent: Option<String>) -> Result<Opened
     let data = envelope.get_mut("data").map(Value::take);
     let text = |name: &str| envelope.get(name).and_then(Value::as_str).map(str::to_owned);
     let required = |name: &str| {
-        text(name).ok_or_else(|| {
-            Refusal::new("not_a_cloud_event", format!("the CloudEvent has no `{name}` that is a text"))
+        text(name).filter(|text| !text.is_empty()).ok_or_else(|| {
+            let detail = format!("the CloudEvent has no `{name}` that is a text with something in it");
+            Refusal::new("not_a_cloud_event", detail)
         })
     };
     let version = required("specversion")?;

@@ -1,98 +1,143 @@
 //! Where records become runs: many in one transaction, and each of them once.
 
+use std::cell::{Cell, OnceCell};
+
 use futures_util::future::join_all;
-use rdkafka::message::OwnedMessage;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use rdkafka::message::{Message, OwnedMessage};
+use telecine_pipeline::kinds::INGEST;
 use telecine_pipeline::{NoSubmission, Submission, submit_all};
-use telecine_queue::{JobState, QueueError};
+use telecine_queue::{JobState, QueueError, RunFilter, RunPage};
 
 use super::publisher::NotSent;
-use super::refusal::{Refusal, answer, place, put_away};
-use super::request::{Asked, read};
+use super::refusal::{KEY_REUSED, Refusal, answer, place, put_away};
+use super::request::{Addressee, Asked, addressee, read};
 use super::{Kafka, figures};
-use crate::webhooks;
 
 /// How a run says that it came this way.
 pub(super) const CAME_BY: &str = "kafka";
+
+/// Requests that are looked into at the same time: an upload's store may take its time for each.
+const CHECKED_AT_ONCE: usize = 32;
 
 /// Try again later: something that has nothing to do with the records is away.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Away(String);
 
+impl From<QueueError> for Away {
+    fn from(error: QueueError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// A record that was read, and how far it is: what was done with it is not done again for the sake of others.
+pub(super) struct Incoming {
+    pub(super) record: OwnedMessage,
+    /// It is in the dead-letter topic, for this.
+    put_away: OnceCell<Refusal>,
+    is_done: Cell<bool>,
+}
+
+impl Incoming {
+    pub(super) fn new(record: OwnedMessage) -> Self {
+        Self { record, put_away: OnceCell::new(), is_done: Cell::new(false) }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.record.payload().map_or(0, <[u8]>::len)
+    }
+}
+
 pub(super) struct Desk {
     kafka: Kafka,
 }
 
+/// What is to be stored, nothing where that was done before, or why it cannot be.
+type Checked = Result<Option<Submission>, Refusal>;
 /// A record and why it is refused.
-type Refused<'a> = (&'a OwnedMessage, Refusal);
+type Refused<'a> = (&'a Incoming, Refusal);
 
 impl Desk {
     pub(super) fn new(kafka: &Kafka) -> Self {
         Self { kafka: kafka.clone() }
     }
 
-    /// Jobs that could run and wait for a worker. What is to be told to others is not work of ours.
-    pub(super) async fn backlog(&self) -> Result<u64, QueueError> {
-        let counts = self.kafka.shop.queue.counts().await?;
+    /// Whether more than so many of the tenant's runs wait for a worker to begin with them. What others wait for is theirs:
+    /// between tenants the queue is fair.
+    pub(super) async fn has_waiting(&self, bound: u64) -> Result<bool, QueueError> {
+        let queue = &self.kafka.shop.queue;
         let waits = |state| matches!(state, JobState::Pending | JobState::Parked);
-        let waiting = counts.iter().filter(|count| waits(count.state) && count.kind != webhooks::KIND);
-        Ok(waiting.map(|count| count.jobs).sum())
+        let counts = queue.counts().await?;
+        let of_all = counts.iter().filter(|count| count.kind == INGEST && waits(count.state));
+        // Of all tenants it is quickly known.
+        if of_all.map(|count| count.jobs).sum::<u64>() <= bound {
+            return Ok(false);
+        }
+        Ok(queue.waiting(&self.kafka.options.tenant, INGEST, bound + 1).await? > bound)
     }
 
     /// When it returns, each record is a run or a dead letter, whatever happens next. May be repeated after an error.
-    pub(super) async fn take_in(&self, records: &[OwnedMessage]) -> Result<(), Away> {
+    pub(super) async fn take_in(&self, incoming: &[Incoming]) -> Result<(), Away> {
+        let open = incoming.iter().filter(|it| !it.is_done.get());
+        let checked = stream::iter(open.map(|it| self.checked(it))).buffered(CHECKED_AT_ONCE);
         let (mut asked, mut refused) = (Vec::new(), Vec::new());
-        for record in records {
-            match self.submission(record).await? {
-                Ok(Some(submission)) => asked.push((record, submission)),
-                Ok(None) => figures::taken(0, 1),
-                Err(refusal) => refused.push((record, refusal)),
+        for (it, outcome) in checked.try_collect::<Vec<_>>().await? {
+            match outcome {
+                Ok(Some(submission)) => asked.push((it, submission)),
+                Ok(None) => {
+                    figures::taken(0, 1);
+                    it.is_done.set(true);
+                }
+                Err(refusal) => refused.push((it, refusal)),
             }
         }
         refused.extend(self.store(&asked).await?);
         // All on their way at once: a topic full of nonsense is not worth a wait for each.
-        let refusing = refused.iter().map(|(record, refusal)| self.refuse(record, refusal));
+        let refusing = refused.iter().map(|(it, refusal)| self.refuse(it, refusal));
         join_all(refusing).await.into_iter().collect()
     }
 
+    async fn checked<'a>(&self, it: &'a Incoming) -> Result<(&'a Incoming, Checked), Away> {
+        let checked = match it.put_away.get() {
+            Some(refusal) => Err(refusal.clone()),
+            None => self.submission(&it.record).await?,
+        };
+        Ok((it, checked))
+    }
+
     /// What to store for a record; nothing where that was done before.
-    async fn submission(&self, record: &OwnedMessage) -> Result<Result<Option<Submission>, Refusal>, Away> {
+    async fn submission(&self, record: &OwnedMessage) -> Result<Checked, Away> {
         let Asked { request, key, traceparent } = match read(record, &self.kafka.options) {
             Ok(asked) => asked,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let (tenant, shop) = (&self.kafka.options.tenant, &self.kafka.shop);
-        let keyed_by = request.canonical();
-        let refused = match request.into_submission(tenant, &self.kafka.recipes, shop).await {
+        match request.into_submission(tenant, &self.kafka.recipes, shop).await {
             Ok(submission) => {
-                let came_by = Some(CAME_BY.to_owned());
-                let submission =
-                    Submission { idempotency_key: Some(key), traceparent, came_by, ..submission };
-                return Ok(Ok(Some(submission)));
+                let (idempotency_key, came_by) = (Some(key), Some(CAME_BY.to_owned()));
+                Ok(Ok(Some(Submission { idempotency_key, traceparent, came_by, ..submission })))
             }
-            Err(refused) => refused,
-        };
-        // What made a run before may be impossible by now: its input has expired, its recipe is another.
-        let is_known = match &refused {
-            NoSubmission::Impossible(_) => {
-                let known = shop.queue.known_push(tenant, &key, &keyed_by).await;
-                match known {
-                    Ok(known) => known.is_some(),
-                    Err(QueueError::KeyReused { .. }) => false,
-                    Err(error) => return Err(Away(error.to_string())),
-                }
-            }
-            NoSubmission::Malformed(_) | NoSubmission::Unavailable(_) => false,
-        };
-        if is_known {
-            return Ok(Ok(None));
+            // What made a run before may be impossible by now: its input has expired, its recipe is another.
+            Err(NoSubmission::Impossible(_)) if self.is_known(record).await? => Ok(Ok(None)),
+            Err(refused) => Ok(Err(Refusal::of_submission(refused).map_err(Away)?)),
         }
-        Ok(Err(Refusal::of_submission(refused).map_err(Away)?))
+    }
+
+    /// Read once more, so that those that are taken need not be kept for it.
+    async fn is_known(&self, record: &OwnedMessage) -> Result<bool, Away> {
+        let Ok(Asked { request, key, .. }) = read(record, &self.kafka.options) else { return Ok(false) };
+        let (tenant, queue) = (&self.kafka.options.tenant, &self.kafka.shop.queue);
+        match queue.known_push(tenant, &key, &request.canonical()).await {
+            Ok(known) => Ok(known.is_some()),
+            Err(QueueError::KeyReused { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// All in one transaction. Where one of them is refused nothing is stored: then halves are tried, each in its turn, so
     /// that one bad record of a batch costs a few transactions and the others keep their order.
-    async fn store<'a>(&self, asked: &[(&'a OwnedMessage, Submission)]) -> Result<Vec<Refused<'a>>, Away> {
+    async fn store<'a>(&self, asked: &[(&'a Incoming, Submission)]) -> Result<Vec<Refused<'a>>, Away> {
         let (mut refused, mut parts) = (Vec::new(), vec![asked]);
         while let Some(part) = parts.pop() {
             let submissions: Vec<Submission> =
@@ -101,13 +146,14 @@ impl Desk {
                 Ok(submitted) => {
                     let known = submitted.iter().filter(|it| it.replayed).count();
                     figures::taken(submitted.len() - known, known);
+                    part.iter().for_each(|(it, _)| it.is_done.set(true));
                     continue;
                 }
                 Err(error) => error,
             };
-            let Some(refusal) = Refusal::of_queue(&error) else { return Err(Away(error.to_string())) };
+            let Some(refusal) = Refusal::of_queue(&error) else { return Err(error.into()) };
             match part {
-                [(record, _)] => refused.push((*record, refusal)),
+                [(it, _)] => refused.push((*it, refusal)),
                 _ => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
@@ -117,16 +163,40 @@ impl Desk {
         Ok(refused)
     }
 
-    async fn refuse(&self, record: &OwnedMessage, refusal: &Refusal) -> Result<(), Away> {
-        let (publisher, options) = (&self.kafka.publisher, &self.kafka.options);
+    async fn refuse(&self, it: &Incoming, refusal: &Refusal) -> Result<(), Away> {
+        let (publisher, options, record) = (&self.kafka.publisher, &self.kafka.options, &it.record);
         let not_sent = |topic: &str, error: NotSent| Away(format!("topic `{topic}`: {error}"));
-        let topic = &options.dead_letter_topic;
-        put_away(publisher, topic, record, refusal).await.map_err(|error| not_sent(topic, error))?;
-        let topic = &options.response_topic;
-        answer(publisher, options, record, refusal).await.map_err(|error| not_sent(topic, error))?;
-        figures::refused();
-        let (code, detail) = (&refusal.code, &refusal.detail);
-        tracing::warn!(code, detail, place = place(record), "a record went to the dead-letter topic");
+        if it.put_away.get().is_none() {
+            let topic = &options.dead_letter_topic;
+            put_away(publisher, topic, record, refusal).await.map_err(|error| not_sent(topic, error))?;
+            figures::refused();
+            let (code, detail) = (&refusal.code, &refusal.detail);
+            tracing::warn!(code, detail, place = place(record), "a record went to the dead-letter topic");
+            it.put_away.get_or_init(|| refusal.clone());
+        }
+        if let Some(addressee) = self.addressee(record, refusal).await? {
+            let topic = &options.response_topic;
+            let answered = answer(publisher, options, &addressee, record, refusal).await;
+            answered.map_err(|error| not_sent(topic, error))?;
+        }
+        it.is_done.set(true);
         Ok(())
+    }
+
+    /// Who is to hear that there will be no run: nobody, where the key was used for a request of the same id, whose run has
+    /// or will have a result of its own.
+    async fn addressee(&self, record: &OwnedMessage, refusal: &Refusal) -> Result<Option<Addressee>, Away> {
+        let options = &self.kafka.options;
+        let Some(addressee) = addressee(record, options.format) else { return Ok(None) };
+        if refusal.code != KEY_REUSED {
+            return Ok(Some(addressee));
+        }
+        let filter = RunFilter {
+            tenant: Some(options.tenant.clone()),
+            external_id: Some(addressee.key.clone()),
+            ..RunFilter::default()
+        };
+        let runs = self.kafka.shop.queue.list_runs(&filter, RunPage::first(1)).await?;
+        Ok(runs.data.is_empty().then_some(addressee))
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! Called back by the consumer within its own polls, so never beside the thread that takes records in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rdkafka::TopicPartitionList;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
-use rdkafka::error::{KafkaError as RdError, RDKafkaErrorCode};
+use rdkafka::error::KafkaError as RdError;
+use rdkafka::{Offset, TopicPartitionList};
 
 use super::complaint::Complaints;
 use super::{client, figures};
@@ -18,14 +18,27 @@ use super::{client, figures};
 /// What the group has given to this process.
 #[derive(Debug, Default)]
 pub(super) struct Membership {
+    topic: String,
     paused: AtomicBool,
     assigned: Mutex<BTreeSet<i32>>,
     /// Partitions that were taken away since somebody asked.
     lost: Mutex<BTreeSet<i32>>,
     pub(super) complaints: Complaints,
+    /// Where to go on in each partition of which something is stored and not committed. librdkafka's own memory of it
+    /// leaves out offsets that went back, as those of a topic that was made anew do.
+    uncommitted: Mutex<BTreeMap<i32, i64>>,
 }
 
 impl Membership {
+    pub(super) fn of(topic: String) -> Self {
+        Self { topic, ..Self::default() }
+    }
+
+    /// A record is a run or a dead letter, whatever happens next.
+    pub(super) fn stored(&self, partition: i32, offset: i64) {
+        lock(&self.uncommitted).insert(partition, offset + 1);
+    }
+
     pub(super) fn assigned(&self) -> BTreeSet<i32> {
         lock(&self.assigned).clone()
     }
@@ -46,6 +59,15 @@ impl Membership {
         }
     }
 
+    fn places(&self) -> TopicPartitionList {
+        let mut places = TopicPartitionList::new();
+        for (partition, next) in lock(&self.uncommitted).iter() {
+            let added = places.add_partition_offset(&self.topic, *partition, Offset::Offset(*next));
+            debug_assert!(added.is_ok(), "an offset that was read");
+        }
+        places
+    }
+
     fn apply_pause(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
         if partitions.count() == 0 {
             return;
@@ -61,11 +83,19 @@ impl Membership {
     }
 }
 
-/// Commits what was stored for it, and waits for the answer: of one that is not waited for, a refusal (during a rebalance,
-/// for one) is told to nobody. `false`: it is still to be done.
+/// Commits what is stored, and waits for the answer: of one that is not waited for, a refusal (during a rebalance, for
+/// one) is told to nobody. `false`: it is still to be done.
 pub(super) fn commit(consumer: &BaseConsumer<Membership>) -> bool {
-    match consumer.commit_consumer_state(CommitMode::Sync) {
-        Ok(()) | Err(RdError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => true,
+    let membership = consumer.context();
+    let places = membership.places();
+    if places.count() == 0 {
+        return true;
+    }
+    match consumer.commit(&places, CommitMode::Sync) {
+        Ok(()) => {
+            lock(&membership.uncommitted).clear();
+            true
+        }
         Err(error) => {
             figures::not_committed();
             tracing::info!(%error, "offsets were not committed; what is read again is known by its key");
@@ -98,6 +128,7 @@ impl ConsumerContext for Membership {
             figures::lag(partition.topic(), partition.partition(), 0);
         }
         lock(&self.assigned).retain(|partition| !numbers.contains(partition));
+        lock(&self.uncommitted).retain(|partition, _| !numbers.contains(partition));
         lock(&self.lost).extend(numbers);
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rdkafka::config::ClientConfig;
-use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::error::{KafkaError as RdError, RDKafkaErrorCode};
 use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer};
 
@@ -36,35 +36,68 @@ pub(super) enum NotSent {
     Failed(String),
 }
 
-/// An idempotent producer, and the means to make another.
+/// Sends records, as many as there are in one batch.
 pub(super) struct Publisher {
-    config: ClientConfig,
-    complaints: Arc<Complaints>,
-    producer: Mutex<Arc<FutureProducer<Logged>>>,
+    together: Line,
+    /// Each in a batch of its own.
+    alone: Line,
 }
 
 impl Publisher {
     pub(super) fn new(options: &KafkaOptions) -> Result<Self, KafkaError> {
         let config = writing(options, WITHIN_MS);
-        let context = Logged::default();
-        let complaints = Arc::clone(&context.complaints);
-        let producer = config.create_with_context(context).map_err(unusable)?;
-        Ok(Self { config, complaints, producer: Mutex::new(Arc::new(producer)) })
+        let mut alone = config.clone();
+        alone.set("batch.num.messages", "1");
+        let publisher = Self { together: Line::new(config), alone: Line::new(alone) };
+        publisher.together.producer().map_err(unusable)?;
+        Ok(publisher)
     }
 
     /// When it returns, the record is on all replicas that have to have it.
     pub(super) async fn send(&self, record: Outgoing<'_>) -> Result<(), NotSent> {
-        let producer = Arc::clone(&self.producer.lock().unwrap_or_else(PoisonError::into_inner));
-        let topic = record.topic;
-        let mut sending = FutureRecord::<[u8], [u8]>::to(topic).headers(record.headers);
+        let sent = match self.together.send(&record).await {
+            // Brokers measure batches and say it of each record in one. Whether it is true of this one is seen when it is
+            // alone.
+            Err(NotSent::TooLarge) => self.alone.send(&record).await,
+            sent => sent,
+        };
+        sent.inspect_err(|_| figures::not_published(record.topic))
+    }
+}
+
+/// An idempotent producer, once it is needed, and the means to make another.
+struct Line {
+    config: ClientConfig,
+    complaints: Arc<Complaints>,
+    producer: Mutex<Option<Arc<FutureProducer<Logged>>>>,
+}
+
+impl Line {
+    fn new(config: ClientConfig) -> Self {
+        Self { config, complaints: Arc::default(), producer: Mutex::new(None) }
+    }
+
+    fn producer(&self) -> Result<Arc<FutureProducer<Logged>>, RdError> {
+        let mut producer = self.producer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(producer) = &*producer {
+            return Ok(Arc::clone(producer));
+        }
+        let made =
+            Arc::new(self.config.create_with_context(Logged { complaints: Arc::clone(&self.complaints) })?);
+        *producer = Some(Arc::clone(&made));
+        Ok(made)
+    }
+
+    async fn send(&self, record: &Outgoing<'_>) -> Result<(), NotSent> {
+        let producer = self.producer().map_err(|error| NotSent::Failed(error.to_string()))?;
+        let mut sending = FutureRecord::<[u8], [u8]>::to(record.topic).headers(record.headers.clone());
         sending.key = record.key;
         sending.payload = record.value;
         let Err((error, _)) = producer.send(sending, QUEUED_WITHIN).await else {
             self.complaints.forget();
             return Ok(());
         };
-        figures::not_published(topic);
-        self.replace_if_fatal(&producer);
+        self.forget_if_fatal(&producer);
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::MessageSizeTooLarge | RDKafkaErrorCode::InvalidMessageSize) => {
                 Err(NotSent::TooLarge)
@@ -75,16 +108,11 @@ impl Publisher {
 
     /// A producer that cannot tell any more whether a record would be there twice takes no others. Ours may be there twice:
     /// they have numbers to tell it by.
-    fn replace_if_fatal(&self, failed: &Arc<FutureProducer<Logged>>) {
+    fn forget_if_fatal(&self, failed: &Arc<FutureProducer<Logged>>) {
         let Some((code, reason)) = failed.client().fatal_error() else { return };
         let mut producer = self.producer.lock().unwrap_or_else(PoisonError::into_inner);
-        if !Arc::ptr_eq(&producer, failed) {
-            return;
-        }
-        tracing::warn!(%code, reason, "the producer is beyond recovery; another one takes its place");
-        match self.config.create_with_context(Logged { complaints: Arc::clone(&self.complaints) }) {
-            Ok(another) => *producer = Arc::new(another),
-            Err(error) => tracing::error!(%error, "no producer can be made"),
+        if producer.take_if(|current| Arc::ptr_eq(current, failed)).is_some() {
+            tracing::warn!(%code, reason, "the producer is beyond recovery; another one takes its place");
         }
     }
 }

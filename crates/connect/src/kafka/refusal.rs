@@ -1,16 +1,19 @@
 //! Records that can never become a run: they go to the dead-letter topic as they came, with what is wrong with them.
 
-use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
+use rdkafka::message::{Header, Message, OwnedHeaders, OwnedMessage};
 use serde_json::json;
 use telecine_pipeline::{NoSubmission, RequestFault};
 use telecine_queue::QueueError;
 
 use super::publisher::{NotSent, Outgoing, Publisher};
-use super::request::addressee;
+use super::request::Addressee;
 use super::{Format, KafkaOptions};
 
 /// Of what is wrong, so much is told.
 const LONGEST_DETAIL: usize = 2_000;
+pub(super) const KEY_REUSED: &str = "key_reused";
+/// A fault that is not the record's: whoever configures the store mends it.
+const OF_OUR_OWN: &str = "storage_invalid";
 
 /// Why a record does not become a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +35,13 @@ impl Refusal {
     }
 
     fn with_faults(code: &str, errors: Vec<RequestFault>) -> Self {
-        let told: Vec<String> =
-            errors.iter().map(|fault| format!("{}: {}", fault.path, fault.message)).collect();
+        let told: Vec<String> = errors
+            .iter()
+            .map(|fault| match fault.path.as_str() {
+                "" => fault.message.clone(),
+                path => format!("{path}: {}", fault.message),
+            })
+            .collect();
         Self { code: code.into(), detail: told.join("\n"), errors }
     }
 
@@ -42,6 +50,9 @@ impl Refusal {
         match refused {
             NoSubmission::Malformed(faults) => Ok(Self::with_faults("invalid_request", faults)),
             NoSubmission::Impossible(faults) => {
+                if let Some(fault) = faults.iter().find(|fault| fault.code == OF_OUR_OWN) {
+                    return Err(fault.message.clone());
+                }
                 // Where there is one fault, its own code says more.
                 let code = match &faults[..] {
                     [only] if only.code != "invalid" => only.code.clone(),
@@ -56,7 +67,7 @@ impl Refusal {
     /// `None`: it is not the record's fault.
     pub(super) fn of_queue(error: &QueueError) -> Option<Self> {
         match error {
-            QueueError::KeyReused { .. } => Some(Self::new("key_reused", error.to_string())),
+            QueueError::KeyReused { .. } => Some(Self::new(KEY_REUSED, error.to_string())),
             QueueError::Invalid { reason } => Some(Self::new("unprocessable", reason)),
             _ => None,
         }
@@ -75,31 +86,30 @@ impl Refusal {
         json!({ "code": self.code, "detail": shortened(&self.detail), "errors": errors }).to_string()
     }
 
-    /// What the dead letter says beside what the record said.
-    fn headers(&self, record: &OwnedMessage, original: Option<&OwnedHeaders>) -> OwnedHeaders {
-        let detail = shortened(&self.detail);
+    /// What is wrong and where it was: added to what the record came with. Without details where there is no room for them.
+    fn headers(&self, record: &OwnedMessage, original: OwnedHeaders, with_details: bool) -> OwnedHeaders {
+        let (detail, problem) = (shortened(&self.detail), self.problem());
         let (partition, offset) = (record.partition().to_string(), record.offset().to_string());
         let timestamp = record.timestamp().to_millis().unwrap_or(0).to_string();
-        let (problem, mut headers) = (self.problem(), OwnedHeaders::new());
-        for header in original.into_iter().flat_map(Headers::iter) {
-            headers = headers.insert(header);
-        }
         let told = [
             ("telecine-problem-code", self.code.as_str()),
-            ("telecine-problem-detail", &detail),
-            ("telecine-problem", &problem),
             ("telecine-source-topic", record.topic()),
             ("telecine-source-partition", &partition),
             ("telecine-source-offset", &offset),
             ("telecine-source-timestamp-ms", &timestamp),
         ];
-        told.into_iter()
-            .fold(headers, |headers, (key, value)| headers.insert(Header { key, value: Some(value) }))
+        let headers = with(original, &told);
+        let details = [("telecine-problem-detail", detail.as_str()), ("telecine-problem", &problem)];
+        if with_details { with(headers, &details) } else { headers }
     }
 }
 
-/// Sends a record to the dead-letter topic. Of one that is too large even for that, the value is left out, and in the end
-/// all but where it is: a record that nobody can put away would stop its partition.
+fn with(headers: OwnedHeaders, told: &[(&str, &str)]) -> OwnedHeaders {
+    told.iter().fold(headers, |headers, (key, value)| headers.insert(Header { key, value: Some(*value) }))
+}
+
+/// Sends a record to the dead-letter topic. Of one that is too large even for that, the value is left out, then key and
+/// headers, and in the end all but where it is: a record that nobody can put away would stop its partition.
 pub(super) async fn put_away(
     publisher: &Publisher,
     topic: &str,
@@ -107,16 +117,16 @@ pub(super) async fn put_away(
     refusal: &Refusal,
 ) -> Result<(), NotSent> {
     let omitted = record.payload().map_or(0, <[u8]>::len).to_string();
-    let omitting = |headers: OwnedHeaders| {
-        headers.insert(Header { key: "telecine-value-omitted-bytes", value: Some(&omitted) })
-    };
-    let whole = refusal.headers(record, record.headers());
-    let attempts = [
+    let omitting = |headers| with(headers, &[("telecine-value-omitted-bytes", &omitted)]);
+    // Copied as they are: their names may be anything.
+    let whole = refusal.headers(record, record.headers().cloned().unwrap_or_default(), true);
+    let forms = [
         (record.key(), record.payload(), whole.clone()),
         (record.key(), None, omitting(whole)),
-        (None, None, omitting(refusal.headers(record, None))),
+        (None, None, omitting(refusal.headers(record, OwnedHeaders::new(), true))),
+        (None, None, omitting(refusal.headers(record, OwnedHeaders::new(), false))),
     ];
-    for (key, value, headers) in attempts {
+    for (key, value, headers) in forms {
         match publisher.send(Outgoing { topic, key, value, headers }).await {
             Err(NotSent::TooLarge) => {}
             sent => return sent,
@@ -125,39 +135,45 @@ pub(super) async fn put_away(
     Err(NotSent::TooLarge)
 }
 
-/// Tells whoever waits for a result that there will be none: a request that says whose it is gets one all the same. Where
-/// a key was used for something else, that has or will have its own.
+/// Tells whoever waits for a result that there will be none. What is wrong is in the dead-letter topic in any case: an answer
+/// for which there is no room is given up.
 pub(super) async fn answer(
     publisher: &Publisher,
     options: &KafkaOptions,
+    addressee: &Addressee,
     record: &OwnedMessage,
     refusal: &Refusal,
 ) -> Result<(), NotSent> {
-    let addressee = addressee(record, options.format).filter(|_| refusal.code != "key_reused");
-    let Some(addressee) = addressee else { return Ok(()) };
-    let error = json!({ "code": refusal.code, "message": shortened(&refusal.detail), "retryable": false });
-    let body = match options.format {
-        Format::Telecine => json!({
-            "type": "request.refused", "external_id": addressee.id, "success": false, "error": error, "run": null,
-        }),
-        Format::Optimize => json!({
-            "mediaId": addressee.id, "userId": addressee.user, "success": false, "error": error["message"],
-            "variants": [], "run": null,
-        }),
-    };
-    let (key, value, place) = (addressee.key, body.to_string(), place(record));
+    let (topic, place) = (options.response_topic.as_str(), place(record));
     let told = [
         ("content-type", "application/json"),
         ("ce_specversion", "1.0"),
-        ("ce_id", &place),
+        ("ce_id", place.as_str()),
         ("ce_source", "telecine"),
         ("ce_type", "request.refused"),
     ];
-    let headers = told.into_iter().fold(OwnedHeaders::new(), |headers, (key, value)| {
-        headers.insert(Header { key, value: Some(value) })
-    });
-    let (topic, key, value) = (&options.response_topic, Some(key.as_bytes()), Some(value.as_bytes()));
-    publisher.send(Outgoing { topic, key, value, headers }).await
+    for message in [shortened(&refusal.detail), refusal.code.clone()] {
+        let error = json!({ "code": refusal.code, "message": message, "retryable": false });
+        let body = match options.format {
+            Format::Telecine => json!({
+                "type": "request.refused", "external_id": addressee.id, "success": false, "error": error,
+                "run": null,
+            }),
+            Format::Optimize => json!({
+                "mediaId": addressee.id, "userId": addressee.user, "success": false, "error": message,
+                "variants": [], "run": null,
+            }),
+        };
+        let (key, value, headers) =
+            (addressee.key.as_bytes(), body.to_string(), with(OwnedHeaders::new(), &told));
+        let answer = Outgoing { topic, key: Some(key), value: Some(value.as_bytes()), headers };
+        match publisher.send(answer).await {
+            Err(NotSent::TooLarge) => {}
+            sent => return sent,
+        }
+    }
+    tracing::warn!(place, topic, "an answer is larger than the brokers take; it is given up");
+    Ok(())
 }
 
 /// Where a record was.
@@ -167,4 +183,24 @@ pub(super) fn place(record: &OwnedMessage) -> String {
 
 fn shortened(text: &str) -> String {
     text.chars().take(LONGEST_DETAIL).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn impossible(code: &str) -> NoSubmission {
+        let (path, message) = ("input.upload".into(), "why".into());
+        NoSubmission::Impossible(vec![RequestFault { path, code: code.into(), message }])
+    }
+
+    #[test]
+    fn what_is_wrong_with_our_store_is_no_fault_of_a_record() {
+        assert_eq!(Refusal::of_submission(impossible("storage_invalid")), Err("why".into()));
+        let refusal = Refusal::of_submission(impossible("input_not_found")).expect("the record's fault");
+        assert_eq!(
+            (refusal.code.as_str(), refusal.detail.as_str()),
+            ("input_not_found", "input.upload: why")
+        );
+    }
 }

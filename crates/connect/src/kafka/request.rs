@@ -1,11 +1,11 @@
 //! From a record to what is asked for.
 
 use rdkafka::message::{Message, OwnedMessage};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use telecine_pipeline::{Input, RunRequest, prefix_fault};
 
-use super::cloud_event::{EventName, header, open};
+use super::cloud_event::{EventName, header_bytes, open};
 use super::refusal::Refusal;
 use super::{Format, KafkaOptions};
 use crate::traceparent::is_traceparent;
@@ -37,7 +37,7 @@ pub(super) fn read(record: &OwnedMessage, options: &KafkaOptions) -> Result<Aske
     let (request, id) = match options.format {
         Format::Telecine => (parsed(opened.body)?, None),
         Format::Optimize => {
-            let request: OptimizeRequest = parsed(opened.body)?;
+            let request = OptimizeRequest::of(&opened.body)?;
             let id = request.id.as_ref().map(Name::text);
             (request.into_request(&options.recipe)?, id)
         }
@@ -58,17 +58,21 @@ pub(super) struct Addressee {
 
 pub(super) fn addressee(record: &OwnedMessage, format: Format) -> Option<Addressee> {
     let body = open(record).ok()?.body;
-    let named = |names: &[&str]| names.iter().find_map(|name| body.get(name)).cloned().unwrap_or_default();
-    let (id, user) = match format {
-        Format::Telecine => (named(&["external_id"]), Value::Null),
-        Format::Optimize => (named(&["mediaId", "media_id"]), named(&["userId", "user_id"])),
+    // Whatever is longer or something else was refused for it, and is not repeated.
+    let short = |names: &[&str], most: usize| {
+        let value = field(&body, names)?;
+        let key = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            _ => return None,
+        };
+        (1..=most).contains(&key.len()).then(|| (value.clone(), key))
     };
-    let key = match &id {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        _ => return None,
+    let ((id, key), user) = match format {
+        Format::Telecine => (short(&["external_id"], LONGEST_KEY)?, None),
+        Format::Optimize => (short(MEDIA_ID, LONGEST_KEY)?, short(USER_ID, LONGEST_ID)),
     };
-    (1..=LONGEST_KEY).contains(&key.len()).then_some(Addressee { id, user, key })
+    Some(Addressee { id, user: user.map(|(user, _)| user).unwrap_or_default(), key })
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Refusal> {
@@ -81,14 +85,17 @@ fn parsed<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Refusal> {
 /// What its sender calls it, else its place. A place has its time in it: a topic that was deleted and made again counts
 /// from nought, and its records are others.
 fn key(record: &OwnedMessage, event: Option<&EventName>, id: Option<String>) -> Result<String, Refusal> {
-    if let Some(key) = header(record, "idempotency-key") {
-        let is_proper = (1..=LONGEST_KEY).contains(&key.len()) && !key.chars().any(char::is_control);
-        let wrong = || Refusal::invalid("idempotency-key", "1 to 200 bytes without control characters");
-        return is_proper.then(|| key.to_owned()).ok_or_else(wrong);
+    if let Some(key) = header_bytes(record, "idempotency-key") {
+        let is_proper =
+            |key: &&str| (1..=LONGEST_KEY).contains(&key.len()) && !key.chars().any(char::is_control);
+        let key = std::str::from_utf8(key).ok().filter(is_proper);
+        let wrong = || Refusal::invalid("idempotency-key", "1 to 200 bytes of UTF-8, no control characters");
+        return key.map(str::to_owned).ok_or_else(wrong);
     }
     let at = record.timestamp().to_millis().unwrap_or(0);
     let name = match (event, id) {
-        (Some(EventName { source, id }), _) => format!("event:{source}#{id}"),
+        // Either may have any character that could stand between them.
+        (Some(EventName { source, id }), _) => format!("event:{}", short_hash(&[source, id])),
         (None, Some(id)) => format!("request:{id}"),
         (None, None) => {
             format!("kafka:{}/{}/{}@{at}", record.topic(), record.partition(), record.offset())
@@ -98,47 +105,52 @@ fn key(record: &OwnedMessage, event: Option<&EventName>, id: Option<String>) -> 
     Ok(if is_proper { name } else { format!("kafka:{}", short_hash(&[&name])) })
 }
 
+/// Fields of the plain media worker's request by all their spellings, the one that counts first.
+const USER_ID: &[&str] = &["userId", "user_id"];
+const MEDIA_ID: &[&str] = &["mediaId", "media_id"];
+const MEDIA_TYPE: &[&str] = &["type", "mediaType", "media_type"];
+/// Who names the request itself means that; an `id` beside it is something else's.
+const REQUEST_ID: &[&str] = &["requestId", "request_id", "id"];
+
+fn field<'a>(body: &'a Value, names: &[&str]) -> Option<&'a Value> {
+    names.iter().find_map(|name| body.get(name).filter(|value| !value.is_null()))
+}
+
 /// The request of the plain media worker. The contract is not ours: what else it has is left alone.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 struct OptimizeRequest {
     bucket: String,
     key: String,
-    #[serde(rename = "userId", alias = "user_id")]
     user_id: Name,
-    #[serde(rename = "mediaId", alias = "media_id")]
     media_id: Name,
-    #[serde(rename = "type", alias = "mediaType", alias = "media_type", default)]
     media_type: Option<String>,
-    #[serde(alias = "requestId", alias = "request_id", default)]
     id: Option<Name>,
 }
 
-/// An id as others have them. It is given back as it came.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(untagged)]
-enum Name {
-    Text(String),
-    Number(u64),
-}
-
-impl Name {
-    fn text(&self) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            Self::Number(number) => number.to_string(),
-        }
-    }
-
-    /// As a part of the prefix that outputs are published under.
-    fn part(&self, field: &str) -> Result<String, Refusal> {
-        let text = self.text();
-        let is_part = text.len() <= LONGEST_ID && !text.contains(['/', '{']) && prefix_fault(&text).is_none();
-        let message = "1 to 100 letters, digits and . _ = @ -, the first of which is no dot";
-        is_part.then_some(text).ok_or_else(|| Refusal::invalid(field, message))
-    }
-}
-
 impl OptimizeRequest {
+    fn of(body: &Value) -> Result<Self, Refusal> {
+        let missing = |names: &[&str]| Refusal::invalid(names[0], "it is missing");
+        let text = |names: &[&str]| match field(body, names) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(Refusal::invalid(names[0], "it must be a text")),
+        };
+        let name = |names: &[&str]| match field(body, names) {
+            None => Ok(None),
+            Some(value) => Name::of(value)
+                .map(Some)
+                .ok_or_else(|| Refusal::invalid(names[0], "it must be a text or a whole number")),
+        };
+        Ok(Self {
+            bucket: text(&["bucket"])?.ok_or_else(|| missing(&["bucket"]))?,
+            key: text(&["key"])?.ok_or_else(|| missing(&["key"]))?,
+            user_id: name(USER_ID)?.ok_or_else(|| missing(USER_ID))?,
+            media_id: name(MEDIA_ID)?.ok_or_else(|| missing(MEDIA_ID))?,
+            media_type: text(MEDIA_TYPE)?,
+            id: name(REQUEST_ID)?.filter(|id| !id.text().is_empty()),
+        })
+    }
+
     fn into_request(self, recipe: &str) -> Result<RunRequest, Refusal> {
         let (user, media) = (self.user_id.part("userId")?, self.media_id.part("mediaId")?);
         if self.bucket.is_empty() || self.bucket.contains('/') {
@@ -154,5 +166,38 @@ impl OptimizeRequest {
         let publish_to = Some(format!("{user}/{{media}}/{media}"));
         let request = RunRequest::new(recipe, input);
         Ok(RunRequest { external_id: Some(media), metadata, publish_to, ..request })
+    }
+}
+
+/// An id as others have them. It is given back as it came.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+enum Name {
+    Text(String),
+    Number(u64),
+}
+
+impl Name {
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::String(text) => Some(Self::Text(text.clone())),
+            Value::Number(number) => number.as_u64().map(Self::Number),
+            _ => None,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Number(number) => number.to_string(),
+        }
+    }
+
+    /// As a part of the prefix that outputs are published under.
+    fn part(&self, field: &str) -> Result<String, Refusal> {
+        let text = self.text();
+        let is_part = text.len() <= LONGEST_ID && !text.contains(['/', '{']) && prefix_fault(&text).is_none();
+        let message = "1 to 100 letters, digits and . _ = @ -, the first of which is no dot";
+        is_part.then_some(text).ok_or_else(|| Refusal::invalid(field, message))
     }
 }

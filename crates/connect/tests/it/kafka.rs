@@ -2,9 +2,12 @@
 
 mod formats;
 mod office;
+mod poison;
+mod raw_record;
 mod rebalances;
 mod requests;
 mod results;
+mod troubles;
 
 use std::sync::OnceLock;
 
@@ -21,8 +24,13 @@ pub(crate) fn shared() -> KafkaServer {
 }
 
 pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
-    [requests::trials(server), rebalances::trials(server), results::trials(server), formats::trials()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let trials = [
+        requests::trials(server),
+        poison::trials(),
+        troubles::trials(server),
+        rebalances::trials(server),
+        results::trials(server),
+        formats::trials(),
+    ];
+    trials.into_iter().flatten().collect()
 }

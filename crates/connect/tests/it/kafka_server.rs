@@ -118,6 +118,13 @@ impl KafkaServer {
         assert!(done.status.success(), "{class} {arguments:?}: {}", String::from_utf8_lossy(&said));
     }
 
+    /// Its machine hangs: connections stay, and nobody answers any more.
+    pub(crate) fn freeze(&self) {
+        let process = self.0.process.lock().expect("no test panics here");
+        let id = Pid::from_child(process.as_ref().expect("it runs"));
+        kill_process(id, Signal::STOP).expect("it is there");
+    }
+
     fn java(&self, class: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig=KILL", "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
@@ -171,6 +178,16 @@ impl KafkaServer {
         };
         while is_there().is_none() {
             assert!(Instant::now() < until, "topic {name} never came");
+        }
+    }
+
+    pub(crate) async fn delete_topic(&self, name: &str) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
+        let deleted = admin.delete_topics(&[name], &AdminOptions::new()).await.expect("the broker answers");
+        assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");
+        let until = Instant::now() + PATIENCE;
+        while self.has_topic(name) {
+            assert!(Instant::now() < until, "topic {name} stays");
         }
     }
 
@@ -286,7 +303,7 @@ impl KafkaServer {
 pub(crate) struct Sent {
     pub(crate) key: Option<Vec<u8>>,
     pub(crate) value: Vec<u8>,
-    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, Vec<u8>)>,
 }
 
 impl Sent {
@@ -298,7 +315,11 @@ impl Sent {
         Self { key: Some(key.as_bytes().to_vec()), ..self }
     }
 
-    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn header(self, name: &str, value: &str) -> Self {
+        self.raw_header(name, value.as_bytes())
+    }
+
+    pub(crate) fn raw_header(mut self, name: &str, value: &[u8]) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }

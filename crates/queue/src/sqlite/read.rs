@@ -44,6 +44,18 @@ pub(super) fn counts(connection: &Connection) -> rusqlite::Result<Vec<Count>> {
     rows.collect()
 }
 
+pub(super) fn waiting(
+    connection: &Connection,
+    tenant: &str,
+    kind: &str,
+    at_most: u64,
+) -> rusqlite::Result<u64> {
+    let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(sql!("waiting"))?;
+    let jobs: i64 = statement.query_row(params![tenant, kind, at_most], |row| row.get(0))?;
+    Ok(u64::try_from(jobs).unwrap_or(0))
+}
+
 /// Line by line, all of them at one instant.
 pub(super) fn waiting_ages(connection: &Connection) -> rusqlite::Result<Vec<Age>> {
     let reading = connection.unchecked_transaction()?;

@@ -41,13 +41,20 @@ pub(super) async fn run(flags: &KafkaFlags, config: &Config) -> Result<Answer> {
     ));
     signals.next().await;
 
-    running.stop_intake().await;
-    running.stop_relay().await;
+    let stopped = async {
+        running.stop_intake().await;
+        running.stop_relay().await;
+    };
+    let answer = tokio::select! {
+        () = stopped => Answer::Yes,
+        // Asked again: brokers may hang.
+        () = signals.next() => Answer::No,
+    };
     if let Some(watched) = watched {
         watched.stop(Duration::ZERO).await;
     }
     say("stopped");
-    Ok(Answer::Yes)
+    Ok(answer)
 }
 
 /// What nobody sends any more must not wait for ever, and keep runs from being forgotten. Where [kafka] is configured, of

@@ -1,5 +1,6 @@
 //! `telecine serve` and `telecine up`: the API on one database, alone or with a worker in the same process.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub(super) async fn serve(config: &Config) -> Result<Answer> {
     let mut signals = Signals::listen()?;
     let queue = open(config, Schema::Migrate).await?;
     let shop = Arc::new(workshop::open(config, &queue)?);
+    // Before anything is done that counts.
+    Meter::install();
     let kafka = kafka::of(config, &shop)?;
     let mut running = start_kafka(config, kafka.as_ref()).await?;
     let relay = webhooks::start(config, &shop).await?;
@@ -34,22 +37,19 @@ pub(super) async fn serve(config: &Config) -> Result<Answer> {
         config.database_shown()
     ));
     say_who_needs_a_key(config, trusts_this_machine);
-    signals.next().await;
-
-    stop_intake(running.as_mut()).await;
     let leaving = Leaving::default();
-    leaving.drain.cancel();
-    let hurry = async {
-        signals.next().await;
-        leaving.hurry.cancel();
+    let stopped = async {
+        let (is_clean, ()) = tokio::join!(
+            stop(&server, &leaving, config.drain_within),
+            take_no_more(running.as_mut(), &leaving)
+        );
+        stop_relays(relay, running, &leaving).await;
+        is_clean
     };
-    let stopped = stop(&server, &leaving, config.drain_within);
-    tokio::pin!(hurry, stopped);
     let is_clean = tokio::select! {
-        is_clean = &mut stopped => is_clean,
-        () = &mut hurry => stopped.await,
+        is_clean = stopped => is_clean,
+        never = pass_on(&mut signals, &leaving) => match never {},
     };
-    stop_relays(relay, running).await;
     say(if is_clean { "stopped" } else { "stopped; requests under way were cut off" });
     Ok(ended(&leaving))
 }
@@ -84,16 +84,12 @@ pub(super) async fn up(flags: &WorkerFlags, config: &Config, traces: Option<&Tra
     welcome(config, server.address(), trusts_this_machine);
     say_who_needs_a_key(config, trusts_this_machine);
     let leaving = Leaving::default();
-    let take_no_more = async {
-        leaving.drain.cancelled().await;
-        stop_intake(running.as_mut()).await;
-    };
     let (clean, is_clean, ()) = tokio::join!(
         worker::until_asked_to_stop(&runtime, config.drain_within, &mut signals, &leaving),
         stop(&server, &leaving, config.drain_within),
-        take_no_more
+        take_no_more(running.as_mut(), &leaving)
     );
-    stop_relays(relay, running).await;
+    stop_relays(relay, running, &leaving).await;
     if !is_clean {
         say("requests under way were cut off");
     }
@@ -105,17 +101,31 @@ async fn start_kafka(config: &Config, kafka: Option<&Kafka>) -> Result<Option<ka
     kafka::start(kafka, config, Brokers::Awaited).await.map(Some)
 }
 
-async fn stop_intake(running: Option<&mut kafka::Running>) {
+/// What is asked of this process, to whoever waits for it: to leave, and to leave at once.
+async fn pass_on(signals: &mut Signals, leaving: &Leaving) -> Infallible {
+    signals.next().await;
+    leaving.drain.cancel();
+    signals.next().await;
+    leaving.hurry.cancel();
+    std::future::pending().await
+}
+
+/// When asked to leave: brokers that hang hold up nobody who is in a hurry.
+async fn take_no_more(running: Option<&mut kafka::Running>, leaving: &Leaving) {
+    leaving.drain.cancelled().await;
     if let Some(running) = running {
-        running.stop_intake().await;
+        leaving.hurry.run_until_cancelled(running.stop_intake()).await;
     }
 }
 
-async fn stop_relays(webhooks: Relay, kafka: Option<kafka::Running>) {
-    webhooks.stop().await;
-    if let Some(running) = kafka {
-        running.stop_relay().await;
-    }
+async fn stop_relays(webhooks: Relay, kafka: Option<kafka::Running>, leaving: &Leaving) {
+    let stopped = async {
+        webhooks.stop().await;
+        if let Some(running) = kafka {
+            running.stop_relay().await;
+        }
+    };
+    leaving.hurry.run_until_cancelled(stopped).await;
 }
 
 /// The server, and whether programs on this machine need no key.

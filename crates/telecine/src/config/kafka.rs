@@ -44,7 +44,7 @@ pub(super) fn of(reader: &Reader<'_>) -> Result<Option<KafkaOptions>> {
         dead_letter_topic: reader.required(Key::KafkaDeadLetterTopic, topic)?,
         format: reader.required(Key::KafkaFormat, |text| text.parse().map_err(|why: String| anyhow!(why)))?,
         recipe: reader.required(Key::KafkaRecipe, name)?,
-        tenant: reader.optional(Key::KafkaTenant, name)?.unwrap_or_default(),
+        tenant: reader.optional(Key::KafkaTenant, tenant)?.unwrap_or_default(),
         results: reader
             .required(Key::KafkaResults, |text| text.parse().map_err(|why: String| anyhow!(why)))?,
         max_backlog: reader.required(Key::KafkaMaxBacklog, |text| within(text, 1, MAX_BACKLOG))?.into(),
@@ -76,6 +76,11 @@ fn require_other_topics(reader: &Reader<'_>, options: &KafkaOptions) -> Result<(
         }
     }
     Ok(())
+}
+
+/// The nameless one is a tenant, too.
+fn tenant(text: &str) -> Result<String> {
+    if text.is_empty() { Ok(String::new()) } else { name(text) }
 }
 
 /// `broker-1:9092,broker-2:9092`

@@ -1,6 +1,7 @@
 //! Requests from and results to a real broker, as an operator runs it: killed, restarted, watched.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use rdkafka::message::{Message, OwnedMessage};
@@ -253,5 +254,37 @@ fn kafka_may_be_a_process_of_its_own_and_can_be_left() {
     assert_eq!(server.count("optimize-request.dead"), 1);
     let codes = [0, 1].map(|_| place.run(&["kafka", "--leave"]).code);
     assert_eq!(codes, [Some(0), Some(1)], "left once, and then there is nothing to leave");
+    server.kill();
+}
+
+#[test]
+fn a_broker_that_hangs_keeps_nobody_from_leaving() {
+    let (place, server) = (Place::new(), KafkaServer::start());
+    configured(
+        &place,
+        &server,
+        "create_topics = true\nbatch = 1\nformat = \"optimize\"\nrecipe = \"thumbnail\"",
+    );
+    let mut serves = [1, 2].map(|_| Serving::start(&place, &["serve"]));
+    // Refused one by one, so that something is always about to be committed.
+    until("the topics are made", || server.has_topic("optimize-request"));
+    server.produce("optimize-request", (0..2_000).map(|_| Sent::new("poison")));
+    until("they are taken in", || server.count("optimize-request.dead") > 0);
+
+    server.freeze();
+    let began = Instant::now();
+    for serve in &serves {
+        serve.signal(Signal::TERM);
+    }
+    // Nothing new is taken meanwhile; who asks twice does not wait at all.
+    until("nobody is let in", || serves.iter().all(|serve| TcpStream::connect(&serve.address).is_err()));
+    serves[1].signal(Signal::TERM);
+    serves[1].is_gone();
+    let hurried = began.elapsed();
+    serves[0].is_gone();
+    let patient = began.elapsed();
+
+    assert!(hurried < Duration::from_secs(12), "{hurried:?}");
+    assert!(patient < Duration::from_secs(60), "{patient:?}");
     server.kill();
 }

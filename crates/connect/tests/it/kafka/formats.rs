@@ -3,7 +3,8 @@
 use libtest_mimic::Trial;
 use rdkafka::message::Message;
 use serde_json::{Value, json};
-use telecine_connect::kafka::Format;
+use telecine_connect::KafkaOptions;
+use telecine_connect::kafka::{Format, KafkaError};
 use telecine_pipeline::RunMeta;
 
 use super::office::{Office, ids};
@@ -19,6 +20,18 @@ pub(crate) fn trials() -> Vec<Trial> {
         }),
         Trial::test("kafka::formats::requests_of_the_plain_media_worker_are_taken_and_answered", || {
             block_on(requests_of_the_plain_media_worker_are_taken_and_answered());
+            Ok(())
+        }),
+        Trial::test("kafka::formats::both_spellings_of_a_field_and_empty_names_are_taken", || {
+            block_on(both_spellings_of_a_field_and_empty_names_are_taken());
+            Ok(())
+        }),
+        Trial::test("kafka::formats::names_are_the_same_only_where_they_are", || {
+            block_on(names_are_the_same_only_where_they_are());
+            Ok(())
+        }),
+        Trial::test("kafka::formats::a_recipe_that_is_not_there_is_refused_at_once", || {
+            block_on(a_recipe_that_is_not_there_is_refused_at_once());
             Ok(())
         }),
     ]
@@ -115,5 +128,91 @@ async fn requests_of_the_plain_media_worker_are_taken_and_answered() {
     assert!(told["error"].as_str().unwrap().contains("s3://others/a"), "{told}");
     relay.stop().await;
     intake.stop().await;
+    office.queue.close().await;
+}
+
+async fn both_spellings_of_a_field_and_empty_names_are_taken() {
+    let arrange = |options: &mut KafkaOptions| {
+        (options.format, options.recipe) = (Format::Optimize, "thumbnail".into());
+    };
+    let office = Office::with(&shared(), &On::Sqlite, 1, arrange).await;
+    let request = |media: &str, more: Value| {
+        let mut body = json!({"bucket": "films", "key": "a.mov", "userId": "u", "mediaId": media});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Sent::new(body)
+    };
+    let records = [
+        request("m-1", json!({"id": 1, "requestId": "r", "type": "video", "mediaType": "mov"})),
+        // The same request, of which its own name says so.
+        request("m-1", json!({"requestId": "r", "type": "video"})),
+        request("m-2", json!({"media_id": "other", "user_id": 3})),
+        // No names: two requests.
+        request("m-3", json!({"id": ""})),
+        request("m-4", json!({"id": ""})),
+        request("m-5", json!({"id": null, "requestId": [1]})),
+    ];
+    office.produce(records.clone());
+
+    let intake = office.intake();
+    office.until_committed(records.len() as i64).await;
+    intake.stop().await;
+
+    assert_eq!(ids(&office.runs().await), ["m-1", "m-2", "m-3", "m-4"]);
+    let dead = office.server.read(&office.options.dead_letter_topic, 1);
+    let details: Vec<_> = dead.iter().map(|it| header(it, "telecine-problem-detail").unwrap()).collect();
+    assert_eq!(details, ["requestId: it must be a text or a whole number"]);
+    office.queue.close().await;
+}
+
+async fn names_are_the_same_only_where_they_are() {
+    let office = Office::with(&shared(), &On::Sqlite, 1, |_| ()).await;
+    let event = |source: &str, id: &str, asked: &str| {
+        Sent::new(office.request(asked)).header("ce_id", id).header("ce_source", source)
+    };
+    let records = [
+        event("a", "b#c", "m-1"),
+        event("a#b", "c", "m-2"),
+        event("a", "", "m-3"),
+        event("a", "", "m-4"),
+        // Another body under a key is refused; whose it is hears of it, unless a run of theirs is told of anyway.
+        Sent::new(office.request("m-5")).header("idempotency-key", "k"),
+        Sent::new(office.request("m-6")).header("idempotency-key", "k"),
+        {
+            let mut other = office.request("m-5");
+            other["priority"] = json!(7);
+            Sent::new(other).header("idempotency-key", "k")
+        },
+        // The last of a name counts.
+        Sent::new(office.request("m-7")).header("idempotency-key", "k").header("idempotency-key", "k-7"),
+        Sent::new(office.request("m-8")).raw_header("idempotency-key", b"\xff"),
+    ];
+    office.produce(records.clone());
+
+    let intake = office.intake();
+    office.until_committed(records.len() as i64).await;
+    intake.stop().await;
+
+    assert_eq!(ids(&office.runs().await), ["m-1", "m-2", "m-3", "m-4", "m-5", "m-7"]);
+    let dead = office.server.read(&office.options.dead_letter_topic, 3);
+    let mut codes: Vec<_> = dead.iter().map(|it| header(it, "telecine-problem-code").unwrap()).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, ["invalid_request", "key_reused", "key_reused"]);
+    let answers = office.server.read(&office.options.response_topic, 2);
+    let mut told: Vec<_> = answers.iter().map(|it| it.key().unwrap()).collect();
+    told.sort_unstable();
+    assert_eq!(told, [b"m-6", b"m-8"]);
+    office.queue.close().await;
+}
+
+async fn a_recipe_that_is_not_there_is_refused_at_once() {
+    let office = Office::open(&shared(), &On::Sqlite).await;
+    let with = |format: Format| {
+        office.try_kafka_with(|options| (options.format, options.recipe) = (format, "nope".into()))
+    };
+
+    let refused = with(Format::Optimize).unwrap_err();
+    assert!(matches!(&refused, KafkaError::Recipe(_)), "{refused:?}");
+    assert!(refused.to_string().contains("`nope`"), "{refused}");
+    assert!(with(Format::Telecine).is_ok(), "there each request names its own");
     office.queue.close().await;
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use telecine_connect::Kafka;
-use telecine_connect::kafka::{Intake, KafkaOptions};
+use telecine_connect::kafka::{Intake, KafkaError, KafkaOptions};
 use telecine_media::{Confinement, Toolbox};
 use telecine_pipeline::{Blobs, Recipes, Scratch, Workshop, kinds};
 use telecine_queue::testing::{Faults, faulty};
@@ -78,14 +78,25 @@ impl Office {
         self.folder.path().canonicalize().unwrap().join("no-film.txt")
     }
 
+    pub(crate) fn shop(&self) -> &Workshop {
+        &self.shop
+    }
+
     pub(crate) fn kafka(&self) -> Kafka {
         self.kafka_with(|_| ())
     }
 
     pub(crate) fn kafka_with(&self, arrange: impl FnOnce(&mut KafkaOptions)) -> Kafka {
+        self.try_kafka_with(arrange).unwrap()
+    }
+
+    pub(crate) fn try_kafka_with(
+        &self,
+        arrange: impl FnOnce(&mut KafkaOptions),
+    ) -> Result<Kafka, KafkaError> {
         let mut options = self.options.clone();
         arrange(&mut options);
-        Kafka::new(Arc::clone(&self.shop), Recipes::load(None).unwrap(), options).unwrap()
+        Kafka::new(Arc::clone(&self.shop), Recipes::load(None).unwrap(), options)
     }
 
     pub(crate) fn intake(&self) -> Intake {

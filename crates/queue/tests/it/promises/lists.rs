@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use telecine_queue::{JobFilter, JobState, NewJob, NewRun, Page, Push};
+use telecine_queue::{JobFilter, JobState, NewJob, NewRun, Page, Push, TenantPolicy};
 
 use crate::ground::{
     Ground, check_invariants, done, failed, list_all, pull, pull_one, push_all, push_one, register, settle,
@@ -51,6 +51,33 @@ pub(super) async fn filters_narrow_a_list(ground: Arc<Ground>) {
     assert_eq!(ids(JobFilter { run: of_run.run.clone(), ..all() }).await, of_run.jobs);
     let none = JobFilter { states: vec![JobState::Failed, JobState::Running], ..all() };
     assert!(ids(none).await.is_empty());
+}
+
+pub(super) async fn what_waits_is_counted_by_tenant_and_kind(ground: Arc<Ground>) {
+    let queue = ground.open().await;
+    let worker = register(&queue).await;
+    let push = async |tenant: &str, jobs: Vec<NewJob>| {
+        let pushes = jobs.into_iter().map(|job| Push::from(job).tenant(tenant)).collect();
+        queue.push(pushes).await.expect("push")
+    };
+    // One of them may run, so that the others are parked.
+    queue.tenant(TenantPolicy { max_running: Some(1), ..TenantPolicy::new("us") }).await.expect("tenant");
+    push("us", (0..5).map(work).collect()).await;
+    push("us", vec![NewJob::new("other", json!(null))]).await;
+    push("them", (0..3).map(work).collect()).await;
+    push("", (0..4).map(work).collect()).await;
+    let waiting = async |tenant: &str, kind: &str, at_most: u64| {
+        queue.waiting(tenant, kind, at_most).await.expect("waiting")
+    };
+
+    assert_eq!(waiting("us", "work", 100).await, 5);
+    assert_eq!(waiting("us", "work", 2).await, 2);
+    assert_eq!(waiting("us", "other", 100).await, 1);
+    assert_eq!((waiting("them", "work", 100).await, waiting("", "work", 100).await), (3, 4));
+    assert_eq!(waiting("nobody", "work", 100).await, 0);
+    pull(&queue, worker, 100).await;
+    assert_eq!((waiting("them", "work", 100).await, waiting("", "work", 100).await), (0, 0));
+    assert_eq!(waiting("us", "work", 100).await, 4, "what runs does not wait");
 }
 
 pub(super) async fn a_brief_list_leaves_out_what_may_be_large(ground: Arc<Ground>) {
