@@ -1,5 +1,7 @@
 //! What is read and published of inputs that a real clamd looks at first.
 
+mod way_round;
+
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,7 +25,7 @@ use crate::studio::{Studio, images, trial};
 use crate::sweep::sweep;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
+    let mut trials = vec![
         trial("scan::an_infected_input_is_quarantined_and_never_read".into(), infected_is_quarantined),
         trial(
             "scan::an_infected_upload_serves_no_second_run".into(),
@@ -40,7 +42,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("scan::a_required_scan_needs_a_scanner".into(), a_required_scan_needs_a_scanner),
         trial("scan::outputs_are_borrowed_only_behind_a_scan".into(), borrowed_only_behind_a_scan),
         trial("scan::quarantine_ends".into(), quarantine_ends),
-    ]
+    ];
+    trials.extend(way_round::trials());
+    trials
 }
 
 fn scanned_by(clamd: Clamd) -> impl FnOnce(&mut Workshop) {
