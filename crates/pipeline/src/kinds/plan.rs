@@ -11,7 +11,7 @@ use crate::failure::{Attempted, Failed};
 use crate::graph::{Graph, publish};
 use crate::planned::{Planned, examine};
 use crate::records::{INPUT, InputRecord, PlanRecord, ScanRecord, TAKEN, TakenRecord, read};
-use crate::source::Source;
+use crate::source::{Readers, Source};
 use crate::submission::RunMeta;
 
 pub(super) struct PlanOfInput;
@@ -23,7 +23,7 @@ impl Work for PlanOfInput {
         require_let_through(attempt).await?;
         let meta = attempt.meta().await?;
         let taken: TakenRecord = attempt.read(TAKEN).await?;
-        let source = Source::taken_in(attempt, &taken).await?;
+        let source = Source::taken_in(attempt, &taken, Readers::Everybody).await?;
         fan_out(attempt, &meta, taken, &source).await
     }
 }
