@@ -132,21 +132,22 @@ async fn slots_sizes_and_times_are_bounded() {
         served.until(async || silent.visitors.load(Ordering::SeqCst) == 2).await;
         send(&served, "x").send().await
     });
-    let large =
-        problem(send(&served, vec![0_u8; (STREAM_MB as usize + 2) << 20]).send().await.unwrap()).await;
 
     for (answer, code) in [(first, "scan_unavailable"), (second, "scan_unavailable"), (third, "busy")] {
         assert_eq!(problem(answer.unwrap()).await["code"], code);
     }
-    assert_eq!((&large["status"], &large["code"]), (&json!(413), &json!("too_large")));
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 
     silent.taking.abort();
     served.stop().await;
 
-    // A client that does not send its file: the scanner is not waited for, nor kept.
     let server = ClamdServer::start();
-    let served = scanned_by(Clamd { within: Duration::from_secs(1), ..server.by_tcp() }).await;
+    let served = scanned_by(Clamd { within: Duration::from_secs(3), ..server.by_tcp() }).await;
+    let large = vec![0_u8; (STREAM_MB as usize + 2) << 20];
+    let large = problem(send(&served, large).send().await.unwrap()).await;
+    assert_eq!((&large["status"], &large["code"]), (&json!(413), &json!("too_large")));
+
+    // A client that does not send its file: the scanner is not waited for, nor kept.
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     let head = format!(
         "POST /v1/scan HTTP/1.1\r\nHost: {}\r\nContent-Type: application/octet-stream\r\nContent-Length: 9\r\n\
