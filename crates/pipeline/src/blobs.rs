@@ -138,7 +138,15 @@ impl Blobs {
 
     /// Whether blobs are files of this machine.
     pub(crate) fn is_folder(&self) -> bool {
-        matches!(&*self.place, Place::Folder(_))
+        self.folder().is_some()
+    }
+
+    /// The folder that the store is, if it is one.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match &*self.place {
+            Place::Folder(folder) => Some(&folder.root),
+            Place::Bucket(_) => None,
+        }
     }
 
     /// The file of a blob, where the store is a folder.

@@ -13,6 +13,7 @@
 use telecine_queue::RunId;
 
 use crate::blobs::{hash_bytes, hex};
+use crate::published::WITHIN;
 
 /// Bytes of a tenant's folder. File systems allow 255 in a name.
 const LONGEST: usize = 200;
@@ -110,6 +111,18 @@ pub(crate) fn publication(place: &str, run: &RunId) -> String {
 /// Whether runs of a tenant lie in a folder of that name: those of ours that are no tenant's begin with a line, too.
 pub(crate) fn is_tenant_folder(name: &str) -> bool {
     name == NAMELESS || !name.starts_with('_')
+}
+
+/// Whether a key of a large file is one that is made here. Where the store is a whole bucket, others may have theirs in it.
+pub(crate) fn is_ours(key: &str) -> bool {
+    let mut parts = key.split('/');
+    match parts.next() {
+        Some(UPLOADS | QUARANTINE | WITHIN) => true,
+        Some(folder) => {
+            is_tenant_folder(folder) && parts.next().is_some_and(|run| run.parse::<RunId>().is_ok())
+        }
+        None => false,
+    }
 }
 
 /// A tenant's name as one part of a key: what could be read as more than that is spelled out in hexadecimal digits, and

@@ -73,7 +73,8 @@ pub(crate) const SWEEP: &str = "sweep";
 /// Every kind, with the lane its jobs belong in.
 pub const LANES: [(&str, &str); 16] = [
     (INGEST, "io"),
-    (SCAN, "net"),
+    // A scanner that hangs holds up scans, and not what is published or told to others.
+    (SCAN, "scan"),
     (PLAN, "io"),
     (ENCODE_RANGE, "cpu"),
     (ENCODE_AUDIO, "cpu"),
@@ -91,11 +92,10 @@ pub const LANES: [(&str, &str); 16] = [
     (SWEEP, "io"),
 ];
 
-/// Every kind, to be run by a worker.
+/// Every kind, to be run by a worker. One without a scanner leaves scans to others.
 pub fn all(shop: &Arc<Workshop>) -> Kinds {
-    Kinds::new()
+    let kinds = Kinds::new()
         .with(shop.kind(INGEST, ingest::Ingest))
-        .with(shop.kind(SCAN, scan::Scan))
         .with(shop.kind(PLAN, plan::PlanOfInput))
         .with(shop.kind(ENCODE_RANGE, encode_range::EncodeRange))
         .with(shop.kind(ENCODE_AUDIO, encode_audio::EncodeAudio))
@@ -109,7 +109,11 @@ pub fn all(shop: &Arc<Workshop>) -> Kinds {
         .with(shop.kind(EXEC, exec::Exec))
         .with(shop.kind(PUBLISH, publish::Publish))
         .with(shop.kind(CONCLUDE, conclude::Conclude))
-        .with(sweep::Sweep(Arc::clone(shop)))
+        .with(sweep::Sweep(Arc::clone(shop)));
+    match shop.scanning.clamd {
+        Some(_) => kinds.with(shop.kind(SCAN, scan::Scan)),
+        None => kinds,
+    }
 }
 
 /// The lane of a kind; `None` for one that is not ours.

@@ -18,7 +18,7 @@ use crate::planned::{CannotPlan, Planned, examine};
 use crate::recipe::{Does, Recipe, Step};
 use crate::records::WarningRecord;
 use crate::scan::ScanPolicy;
-use crate::source::peek;
+use crate::source::{Readers, peek};
 use crate::workshop::Workshop;
 
 /// The priority of a run that asks for none.
@@ -93,8 +93,9 @@ pub async fn look_ahead(
     input: &Input,
     cancel: &CancellationToken,
 ) -> Result<Outlook, Failed> {
-    let file = Box::pin(peek(shop, tenant, input)).await?;
+    let recipe = &shop.scanning.settled(recipe.clone())?;
     let rules = shop.scanning.rules_for(recipe);
+    let file = Box::pin(peek(shop, tenant, input, Readers::under(rules))).await?;
     if rules.scan != ScanPolicy::Off {
         // Nothing else reads what a run would not let anything else read.
         rules.judge(shop.scanning.look_at(file.path(), None).await)?;

@@ -16,8 +16,8 @@ use crate::media_type::{MediaType, any_of};
 use crate::recipe::{Does, Recipe, Step};
 use crate::records::WarningRecord;
 
-/// What a file is and what is in it; refused where it passes the limits. FFmpeg reads neither AVIF nor HEIC, of which
-/// there is no probe: libvips looks at their size before it decodes.
+/// What a file is and what is in it; refused where it passes the limits. Of pictures that FFmpeg does not read (AVIF, HEIC,
+/// WebP that moves) there may be no probe: libvips looks at their size before it decodes.
 pub async fn examine(
     toolbox: &Toolbox,
     file: &Path,
@@ -30,6 +30,8 @@ pub async fn examine(
         Ok(probe) if is_picture => Some(probe),
         Ok(probe) => Some(with_measured_length(toolbox, file, probe, limits, cancel).await?),
         Err(MediaError::BadInput { .. }) if is_picture && format.demuxer().is_none() => None,
+        // FFmpeg 5.1 finds nothing in a WebP that moves, and says the same of a broken one, which libvips then refuses.
+        Err(MediaError::BadInput { problem: InputProblem::Corrupt, .. }) if format == Format::Webp => None,
         Err(error) => return Err(error),
     };
     Ok((format, probe))

@@ -28,7 +28,7 @@ pub use remove::unpublish;
 const MEDIA: &str = "{media}";
 const PREFIX_BYTES: usize = 512;
 /// Where the store itself keeps what is published, if nobody chose another place. No tenant's folder can have this name.
-const WITHIN: &str = "_published";
+pub(crate) const WITHIN: &str = "_published";
 
 /// The store that outputs are published in.
 #[derive(Clone, Debug)]

@@ -23,14 +23,21 @@ pub struct TakenRecord {
     pub sha256: String,
 }
 
-/// What came of the scan of an input. One, under the key [`TAKEN`].
+/// What came of the scan of an input that it let through, or found to be infected. One, under the key [`TAKEN`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanRecord {
-    /// `clean`, `infected` or `unscanned`.
+    /// `clean`; `unscanned`, where that was allowed; or `infected`.
     pub status: String,
     /// What was found in an infected one.
     #[serde(default)]
     pub signature: Option<String>,
+}
+
+impl ScanRecord {
+    /// Whether the rest of the run may read the input.
+    pub(crate) fn lets_through(&self) -> bool {
+        matches!(self.status.as_str(), "clean" | "unscanned")
+    }
 }
 
 /// The input, after `ingest`. One, under the key `input`.

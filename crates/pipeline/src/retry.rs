@@ -81,8 +81,9 @@ impl Parts {
         }
         let mut named = Vec::new();
         for step in steps {
+            let step = self.first_of(step);
             let parts = format!("{step}.");
-            let of_step = self.all.iter().filter(|name| *name == step || name.starts_with(&parts));
+            let of_step = self.all.iter().filter(|name| name.as_str() == step || name.starts_with(&parts));
             let before = named.len();
             named.extend(of_step.cloned());
             if named.len() == before {
@@ -92,6 +93,14 @@ impl Parts {
             }
         }
         Ok(named)
+    }
+
+    /// The step to start over for one that is named: a plan waits for its scan, which takes it along.
+    fn first_of<'a>(&self, step: &'a str) -> &'a str {
+        match step {
+            kinds::PLAN_STEP if self.incomplete.contains(kinds::SCAN) => kinds::SCAN,
+            _ => step,
+        }
     }
 
     /// Also those that make what was swept away: who joins it would find nothing.
@@ -152,8 +161,11 @@ mod tests {
         let refused = parts(&[("ingest", Completed), ("scan", Failed), ("ingest.plan", Skipped)]);
 
         assert_eq!(refused.named(&["scan".into()]).unwrap(), ["scan"]);
+        assert_eq!(refused.named(&["ingest.plan".into()]).unwrap(), ["scan"], "the plan comes with it");
         assert_eq!(refused.with_makers(Vec::new()), ["ingest.plan", "scan"]);
         assert!(refused.named(&["ingest".into()]).is_err());
+        let let_through = parts(&[("ingest", Completed), ("scan", Completed), ("ingest.plan", Failed)]);
+        assert_eq!(let_through.named(&["ingest.plan".into()]).unwrap(), ["ingest.plan"]);
         // Who was not scanned and has only borrowed takes its input in again.
         let borrower = parts(&[("ingest", Completed)]);
         assert_eq!(borrower.with_makers(borrower.named(&["ingest".into()]).unwrap()), ["ingest"]);

@@ -23,6 +23,8 @@ pub(crate) use quarantine::{quarantine, sweep_quarantine};
 
 const PART_BYTES: usize = 64 << 10;
 const UNAVAILABLE: &str = "scan_unavailable";
+/// It took the file and gave no verdict, which may be the file's doing. Told to nobody: what it comes to is for the rules.
+const UNANSWERED: &str = "scan_unanswered";
 
 /// Whether inputs are scanned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,16 +149,20 @@ impl Scanning {
         }
         match rules.scan {
             ScanPolicy::Off => Ok(recipe),
-            _ => Ok(Recipe { scan: Some(rules.scan), unscanned: Some(rules.unscanned), ..recipe }),
+            // No worker of this deployment can be expected to have one: nobody would ever take the scan.
+            ScanPolicy::Optional if self.clamd.is_none() => {
+                Ok(Recipe { scan: Some(ScanPolicy::Off), ..recipe })
+            }
+            ScanPolicy::Required | ScanPolicy::Optional => {
+                Ok(Recipe { scan: Some(rules.scan), unscanned: Some(rules.unscanned), ..recipe })
+            }
         }
     }
 
     /// What the scanner says of a file; an error is retryable where another try may help.
     pub(crate) async fn look_at(&self, file: &Path, expected: Option<&str>) -> Attempted<Verdict> {
-        let Some(clamd) = &self.clamd else {
-            let hint = "set clamd for this worker, as for the server that took the run";
-            return Err(Failed::for_now(UNAVAILABLE, "no scanner is configured here", hint));
-        };
+        // Without one no scan is claimed here, and that must not pass for a scanner that is away.
+        let clamd = self.clamd.as_ref().ok_or_else(|| Failed::unexpected("no scanner is configured here"))?;
         let scanned = scan_file(clamd, file).await?;
         match expected {
             Some(sha256) if scanned.sha256 != sha256 => {
@@ -177,18 +183,24 @@ impl ScanRules {
                 let hint = "do not open it; if it is known to be harmless, tell the operator of the scanner";
                 Err(Failed::for_good("infected", format!("the scanner found {signature} in the input"), hint))
             }
-            Ok(Verdict::Unscanned { reason }) => match self.unscanned {
-                UnscannedPolicy::Allow => Ok(Passed::with_warning("unscanned", reason)),
-                UnscannedPolicy::Refuse => Err(Failed::for_good(
-                    "unscanned",
-                    reason,
-                    "raise the scanner's limits and clamd_max_mb, or set unscanned = \"allow\" in the recipe",
-                )),
-            },
+            Ok(Verdict::Unscanned { reason }) => self.judge_unscanned(reason),
+            // Tried again, it may find nobody there, whom it has brought down itself.
+            Err(failed) if failed.code == UNANSWERED && self.scan == ScanPolicy::Optional => {
+                self.judge_unscanned(failed.message)
+            }
+            Err(failed) if failed.code == UNANSWERED => Err(Failed { code: UNAVAILABLE.into(), ..failed }),
             Err(failed) if failed.code == UNAVAILABLE && self.scan == ScanPolicy::Optional => {
                 Ok(Passed::with_warning(UNAVAILABLE, failed.message))
             }
             Err(failed) => Err(failed),
+        }
+    }
+
+    fn judge_unscanned(self, reason: String) -> Attempted<Passed> {
+        let hint = "raise the scanner's limits and clamd_max_mb, or set unscanned = \"allow\" in the recipe";
+        match self.unscanned {
+            UnscannedPolicy::Allow => Ok(Passed::with_warning("unscanned", reason)),
+            UnscannedPolicy::Refuse => Err(Failed::for_good("unscanned", reason, hint)),
         }
     }
 }
@@ -212,20 +224,19 @@ async fn scan_file(clamd: &Clamd, file: &Path) -> Attempted<Scanned> {
     let unreadable = |error: std::io::Error| scratch_failed("the input cannot be read", &error);
     let mut file = tokio::fs::File::open(file).await.map_err(unreadable)?;
     let bytes = file.metadata().await.map_err(unreadable)?.len();
-    let mut sending = clamd.begin(Some(bytes)).await?;
+    let mut sending = clamd.begin(Some(bytes)).await.map_err(|error| no_verdict(UNAVAILABLE, &error))?;
+    let unanswered = |error: NoVerdict| no_verdict(UNANSWERED, &error);
     let mut part = vec![0; PART_BYTES];
     loop {
         match file.read(&mut part).await.map_err(unreadable)? {
-            0 => return Ok(sending.end().await?),
-            read => sending.push(&part[..read]).await?,
+            0 => return sending.end().await.map_err(unanswered),
+            read => sending.push(&part[..read]).await.map_err(unanswered)?,
         }
     }
 }
 
-impl From<NoVerdict> for Failed {
-    fn from(error: NoVerdict) -> Self {
-        Self::for_now(UNAVAILABLE, error.to_string(), "check that clamd runs; the run goes on by itself")
-    }
+fn no_verdict(code: &str, error: &NoVerdict) -> Failed {
+    Failed::for_now(code, error.to_string(), "check that clamd runs; the run goes on by itself")
 }
 
 #[cfg(test)]
@@ -236,8 +247,8 @@ mod tests {
         ScanRules { scan, unscanned }
     }
 
-    fn away() -> Attempted<Verdict> {
-        Err(Failed::for_now(UNAVAILABLE, "nobody is there", ""))
+    fn unheard(code: &str) -> Attempted<Verdict> {
+        Err(Failed::for_now(code, "nobody answers", ""))
     }
 
     #[test]
@@ -262,8 +273,9 @@ mod tests {
             assert_eq!(outcome(rules(scan, Allow), unscanned()), "goes on: unscanned");
         }
         for policy in [Refuse, Allow] {
-            assert_eq!(outcome(rules(Required, policy), away()), "for now: scan_unavailable");
-            assert_eq!(outcome(rules(Optional, policy), away()), "goes on: scan_unavailable");
+            assert_eq!(outcome(rules(Required, policy), unheard(UNAVAILABLE)), "for now: scan_unavailable");
+            assert_eq!(outcome(rules(Optional, policy), unheard(UNAVAILABLE)), "goes on: scan_unavailable");
+            assert_eq!(outcome(rules(Required, policy), unheard(UNANSWERED)), "for now: scan_unavailable");
         }
     }
 }

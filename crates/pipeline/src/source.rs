@@ -6,17 +6,18 @@
 mod cache;
 mod file;
 mod pull;
+mod upload;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use crate::blobs::{BlobMeta, Fetched, StoreError, hash_file};
 use crate::failure::{Attempted, Failed, scratch_failed};
-use crate::input::{CompletedUpload, Input};
+use crate::input::Input;
 use crate::keys;
 use crate::kinds::Attempt;
 use crate::records::{InputRecord, SourceAt, TakenRecord};
+use crate::scan::{ScanPolicy, ScanRules};
 use crate::scratch::JobFolder;
 use crate::workshop::Workshop;
 
@@ -26,6 +27,7 @@ use pull::{PullRules, pull};
 pub use cache::CacheRoom;
 pub(crate) use cache::SourceCache;
 pub use pull::PullPatience;
+pub(crate) use upload::condemn as condemn_upload;
 
 /// An input that was taken in: every byte of it was read, and the same bytes will be found again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,14 +44,36 @@ pub(crate) struct Source {
     _held: Option<Held>,
 }
 
+/// Who may read an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readers {
+    Everybody,
+    /// Until a scan has let it through. What was scanned is what others then read: a copy that nobody else writes to, and
+    /// that no worker keeps before.
+    ScannerAlone,
+}
+
+impl Readers {
+    pub(crate) fn under(rules: ScanRules) -> Self {
+        match rules.scan {
+            ScanPolicy::Off => Self::Everybody,
+            ScanPolicy::Required | ScanPolicy::Optional => Self::ScannerAlone,
+        }
+    }
+}
+
 /// Takes an input in.
-pub(crate) async fn take(attempt: &Attempt<'_>, input: &Input) -> Attempted<(Taken, Source)> {
+pub(crate) async fn take(
+    attempt: &Attempt<'_>,
+    input: &Input,
+    readers: Readers,
+) -> Attempted<(Taken, Source)> {
     let taking = async {
         match input {
-            Input::Path(path) => file::take(attempt, path).await,
-            Input::Url(address) => take_url(attempt, address).await,
-            Input::S3(address) => take_s3(attempt, address).await,
-            Input::Upload(id) => take_upload(attempt, id).await,
+            Input::Path(path) => file::take(attempt, path, readers).await,
+            Input::Url(address) => take_url(attempt, address, readers).await,
+            Input::S3(address) => take_s3(attempt, address, readers).await,
+            Input::Upload(id) => upload::take(attempt, id, readers).await,
         }
     };
     stoppable(attempt, taking).await
@@ -61,11 +85,7 @@ pub(crate) async fn check_input(shop: &Workshop, tenant: &str, input: &Input) ->
         Input::Path(path) => file::check(path, shop),
         Input::Url(address) => pull::check(address, pull_rules(shop)),
         Input::S3(address) => require_allowed_bucket(shop, address).map(drop),
-        Input::Upload(id) => {
-            let (key, upload) = completed_upload(shop, tenant, id).await?;
-            require_unexpired(shop, id, &key).await?;
-            Ok(shop.limits.check_file_bytes(upload.bytes)?)
-        }
+        Input::Upload(id) => upload::check(shop, tenant, id).await,
     }
 }
 
@@ -99,12 +119,20 @@ impl Peeked {
     }
 }
 
-/// Makes an input a file to look at. Nothing of it is kept, and who changes it meanwhile is shown what it was changed to.
-pub(crate) async fn peek(shop: &Workshop, tenant: &str, input: &Input) -> Attempted<Peeked> {
+/// Makes an input a file to look at. Nothing of it is kept. Where everybody may read it, who changes a file meanwhile is
+/// shown what it was changed to.
+pub(crate) async fn peek(
+    shop: &Workshop,
+    tenant: &str,
+    input: &Input,
+    readers: Readers,
+) -> Attempted<Peeked> {
     let key = match input {
-        Input::Path(path) => return Ok(Peeked { path: file::allowed(path, shop)?, _folder: None }),
-        Input::Upload(id) => Some(completed_upload(shop, tenant, id).await?.0),
-        Input::Url(_) | Input::S3(_) => None,
+        Input::Path(path) if readers == Readers::Everybody => {
+            return Ok(Peeked { path: file::allowed(path, shop)?, _folder: None });
+        }
+        Input::Upload(id) => Some(upload::completed(shop, tenant, id).await?.0),
+        Input::Path(_) | Input::Url(_) | Input::S3(_) => None,
     };
     if let Some(path) = key.as_deref().and_then(|key| shop.blobs.local_path(key)) {
         return Ok(Peeked { path, _folder: None });
@@ -114,16 +142,19 @@ pub(crate) async fn peek(shop: &Workshop, tenant: &str, input: &Input) -> Attemp
     match (input, key) {
         (Input::Url(address), _) => drop(pull(address, &into, pull_rules(shop)).await?),
         (Input::S3(address), _) => drop(fetch_s3(shop, address, &into).await?),
-        (_, Some(key)) => drop(shop.blobs.fetch_up_to(&key, &into, shop.limits.file_bytes).await?),
-        (Input::Path(_) | Input::Upload(_), None) => {}
+        (Input::Path(path), _) => file::copy(path, shop, &into).await?,
+        (Input::Upload(_), Some(key)) => {
+            drop(shop.blobs.fetch_up_to(&key, &into, shop.limits.file_bytes).await?);
+        }
+        (Input::Upload(_), None) => {}
     }
     Ok(Peeked { path: into, _folder: Some(folder) })
 }
 
-async fn take_url(attempt: &Attempt<'_>, address: &str) -> Attempted<(Taken, Source)> {
+async fn take_url(attempt: &Attempt<'_>, address: &str, readers: Readers) -> Attempted<(Taken, Source)> {
     let (shop, into) = (attempt.shop, attempt.folder.path().join("source"));
     let pulled = pull(address, &into, pull_rules(shop)).await?;
-    store(attempt, &into, pulled).await
+    store(attempt, &into, pulled, readers).await
 }
 
 fn pull_rules(shop: &Workshop) -> PullRules {
@@ -134,10 +165,10 @@ fn pull_rules(shop: &Workshop) -> PullRules {
     }
 }
 
-async fn take_s3(attempt: &Attempt<'_>, address: &str) -> Attempted<(Taken, Source)> {
+async fn take_s3(attempt: &Attempt<'_>, address: &str, readers: Readers) -> Attempted<(Taken, Source)> {
     let into = attempt.folder.path().join("source");
     let fetched = fetch_s3(attempt.shop, address, &into).await?;
-    store(attempt, &into, fetched).await
+    store(attempt, &into, fetched, readers).await
 }
 
 async fn fetch_s3(shop: &Workshop, address: &str, into: &Path) -> Attempted<Fetched> {
@@ -196,87 +227,18 @@ fn of_input(error: StoreError) -> Failed {
     Failed { retryable, ..Failed::for_good(code, error.to_string(), hint) }
 }
 
-/// An upload stays where it is until it expires; the run has a copy of its own.
-async fn take_upload(attempt: &Attempt<'_>, id: &str) -> Attempted<(Taken, Source)> {
-    let (blobs, tenant) = (&attempt.shop.blobs, &attempt.job.tenant);
-    let (upload, said) = completed_upload(attempt.shop, tenant, id).await?;
-    attempt.shop.limits.check_file_bytes(said.bytes)?;
-    let key = keys::source(tenant, attempt.run);
-    let taken = Taken { at: SourceAt::Blob { key: key.clone() }, bytes: said.bytes, sha256: said.sha256 };
-    let from = Taken { at: SourceAt::Blob { key: upload.clone() }, ..taken.clone() };
-    let source = Source::taken(attempt, &from).await?;
-    if blobs.can_copy(said.bytes) {
-        blobs.copy(&upload, &key).await?;
-    } else {
-        blobs.put_file(&key, source.path()).await?;
-    }
-    Ok((taken, source))
-}
-
-/// The key of an upload that is complete, and what is known of it.
-async fn completed_upload(shop: &Workshop, tenant: &str, id: &str) -> Attempted<(String, CompletedUpload)> {
-    let unknown = || {
-        let hint = "complete the upload first; one that nobody uses expires";
-        Failed::for_good("input_not_found", format!("there is no complete upload {id}"), hint)
-    };
-    let (upload, sidecar) =
-        keys::upload(tenant, id).zip(keys::upload_sidecar(tenant, id)).ok_or_else(unknown)?;
-    let said = shop.blobs.get_bytes(&sidecar).await.map_err(|error| match error {
-        StoreError::NotFound { .. } => unknown(),
-        other => other.into(),
-    })?;
-    let said: CompletedUpload = serde_json::from_slice(&said)
-        .map_err(|error| Failed::unexpected(format!("{sidecar} is not as known: {error}")))?;
-    if let Some(signature) = &said.infected {
-        let message = format!("a scanner found {signature} in the upload {id}");
-        return Err(Failed::for_good("infected", message, "do not open it; upload another file"));
-    }
-    Ok((upload, said))
-}
-
-/// A sweep spares what an accepted run names; so nothing is accepted that a sweep may just be removing.
-async fn require_unexpired(shop: &Workshop, id: &str, key: &str) -> Attempted<()> {
-    let completed_at = shop.blobs.head(&keys::sidecar_of(key)).await?.map(|sidecar| sidecar.modified_at);
-    let is_young = |at: SystemTime| at.elapsed().map_or(true, |age| age <= shop.keep_uploads);
-    match completed_at.is_some_and(is_young) {
-        true => Ok(()),
-        false => Err(Failed::for_good(
-            "input_not_found",
-            format!("the upload {id} has expired"),
-            "upload the file again",
-        )),
-    }
-}
-
-/// Says of an upload that it is infected, so that no later run takes it, and removes its bytes.
-pub(crate) async fn condemn_upload(
-    shop: &Workshop,
-    tenant: &str,
-    id: &str,
-    signature: &str,
-) -> Attempted<()> {
-    let Some((upload, sidecar)) = keys::upload(tenant, id).zip(keys::upload_sidecar(tenant, id)) else {
-        return Ok(());
-    };
-    match completed_upload(shop, tenant, id).await {
-        Ok((_, said)) => {
-            let said = CompletedUpload { infected: Some(signature.to_owned()), ..said };
-            let said = serde_json::to_vec(&said).map_err(|error| Failed::unexpected(error.to_string()))?;
-            shop.blobs.put_bytes(&sidecar, said.into()).await?;
-        }
-        Err(failed) if failed.retryable => return Err(failed),
-        // It has expired, or another run has found the same.
-        Err(_) => {}
-    }
-    Ok(shop.blobs.delete(&upload).await?)
-}
-
 /// Makes what was fetched a blob of the run.
-async fn store(attempt: &Attempt<'_>, file: &Path, fetched: Fetched) -> Attempted<(Taken, Source)> {
+async fn store(
+    attempt: &Attempt<'_>,
+    file: &Path,
+    fetched: Fetched,
+    readers: Readers,
+) -> Attempted<(Taken, Source)> {
     let (shop, key) = (attempt.shop, keys::source(&attempt.job.tenant, attempt.run));
     shop.blobs.put_file(&key, file).await?;
     let source = match shop.blobs.local_path(&key) {
         Some(path) => Source::at(path),
+        None if readers == Readers::ScannerAlone => Source::at(file.to_owned()),
         None => match shop.sources.take_in(file, &fetched, room(attempt))? {
             Some(held) => Source::held(held),
             None => Source::at(file.to_owned()),
@@ -301,16 +263,27 @@ impl Source {
     /// The file itself, or the store's own, or a copy that the worker keeps for all jobs that read it.
     pub(crate) async fn of(attempt: &Attempt<'_>, input: &InputRecord) -> Attempted<Self> {
         let taken = Taken { at: input.at.clone(), bytes: input.bytes, sha256: input.sha256.clone() };
-        stoppable(attempt, Self::taken(attempt, &taken)).await
+        stoppable(attempt, Self::taken(attempt, &taken, Readers::Everybody)).await
     }
 
     /// Of an input that was taken in by another job.
-    pub(crate) async fn taken_in(attempt: &Attempt<'_>, input: &TakenRecord) -> Attempted<Self> {
-        let taken = Taken { at: input.at.clone(), bytes: input.bytes, sha256: input.sha256.clone() };
-        stoppable(attempt, Self::taken(attempt, &taken)).await
+    pub(crate) async fn taken_in(
+        attempt: &Attempt<'_>,
+        input: &TakenRecord,
+        readers: Readers,
+    ) -> Attempted<Self> {
+        stoppable(attempt, Self::taken(attempt, &input.clone().into(), readers)).await
     }
 
-    async fn taken(attempt: &Attempt<'_>, input: &Taken) -> Attempted<Self> {
+    /// Keeps what was fetched for the scanner alone for those who may read it from now on.
+    pub(crate) fn keep(self, attempt: &Attempt<'_>, input: TakenRecord) -> Attempted<()> {
+        if self.path.starts_with(attempt.folder.path()) {
+            attempt.shop.sources.take_in(&self.path, &wanted(&input.into()), room(attempt))?;
+        }
+        Ok(())
+    }
+
+    async fn taken(attempt: &Attempt<'_>, input: &Taken, readers: Readers) -> Attempted<Self> {
         let shop = attempt.shop;
         match &input.at {
             SourceAt::File { path, modified_ns, inode } => {
@@ -319,7 +292,7 @@ impl Source {
             }
             SourceAt::Blob { key } => match shop.blobs.local_path(key) {
                 Some(path) => Self::in_store(attempt, key, path, input).await,
-                None => Self::fetched(attempt, key, input).await,
+                None => Self::fetched(attempt, key, input, readers).await,
             },
         }
     }
@@ -342,18 +315,26 @@ impl Source {
         Ok(Self::at(path))
     }
 
-    async fn fetched(attempt: &Attempt<'_>, key: &str, input: &Taken) -> Attempted<Self> {
+    async fn fetched(attempt: &Attempt<'_>, key: &str, input: &Taken, readers: Readers) -> Attempted<Self> {
         let (shop, wanted) = (attempt.shop, wanted(input));
         let into = attempt.folder.path().join("source");
         let fetch = || async { Ok(shop.blobs.fetch(key, &into).await?) };
-        if let Some(held) = shop.sources.get(&wanted, room(attempt), &into, fetch).await? {
+        if readers == Readers::Everybody
+            && let Some(held) = shop.sources.get(&wanted, room(attempt), &into, fetch).await?
+        {
             return Ok(Self::held(held));
         }
-        // No room to keep it: a copy for this job alone.
+        // Not to be kept, or no room to keep it: a copy for this job alone.
         match fetch().await? == wanted {
             true => Ok(Self::at(into)),
             false => Err(other_bytes(&wanted)),
         }
+    }
+}
+
+impl From<TakenRecord> for Taken {
+    fn from(record: TakenRecord) -> Self {
+        Self { at: record.at, bytes: record.bytes, sha256: record.sha256 }
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Workshop {
     pub limits: Limits,
     /// Folders whose files may be named as inputs.
     pub input_folders: Vec<PathBuf>,
+    /// Where uploads arrive. As in the folders of the store, of what is published and of scratch, nothing there is an input.
+    pub uploads: Option<PathBuf>,
     /// How long after its end a run and its outputs are kept; `None` is until somebody deletes them.
     pub keep_runs: Option<Duration>,
     /// How long what a failed or cancelled run has stored is kept for a retry.
@@ -64,6 +66,7 @@ impl Workshop {
             scratch,
             limits: Limits::default(),
             input_folders: Vec::new(),
+            uploads: None,
             keep_runs: None,
             keep_unpublished: Duration::from_hours(24),
             sweep_pages: 25,
@@ -91,6 +94,13 @@ impl Workshop {
         }
     }
 
+    /// Folders of this deployment's own, where files of all tenants lie.
+    pub(crate) fn own_folders(&self) -> Vec<PathBuf> {
+        let stores = [&self.blobs, &self.published.blobs];
+        let stores = stores.into_iter().filter_map(|blobs| blobs.folder().map(Path::to_owned));
+        stores.chain([self.scratch.root().to_owned()]).chain(self.uploads.clone()).collect()
+    }
+
     /// What the installed programs can do, asked once.
     pub(crate) async fn capabilities(&self, cancel: &CancellationToken) -> Result<&Capabilities, MediaError> {
         self.capabilities.get_or_try_init(|| self.detect(cancel)).await
@@ -98,9 +108,7 @@ impl Workshop {
 
     /// Of the programs that an attempt with this folder will start.
     pub(crate) fn history_for(&self, folder: &JobFolder) -> ToolRuns {
-        // Any key will do: what is before it is the store's folder.
-        let store = self.blobs.local_path("_").and_then(|file| file.parent().map(Path::to_owned));
-        ToolRuns::new(folder.path(), self.scratch.root(), store.as_deref())
+        ToolRuns::new(folder.path(), self.scratch.root(), self.blobs.folder())
     }
 
     /// Whether a job has to copy the source to its scratch folder before it can read it.

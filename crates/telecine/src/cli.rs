@@ -146,7 +146,7 @@ pub(crate) struct WorkFlags {
     /// Another value for a key of a step, such as hls.segment_seconds=2; may be repeated
     #[arg(long, value_name = "STEP.KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Slots per lane, such as cpu=2,io=4 [default: cpu=CORES,io=4,net=8; env: TELECINE_SLOTS]
+    /// Slots per lane, such as cpu=2,io=4 [default: cpu=CORES,io=4,net=8,scan=4; env: TELECINE_SLOTS]
     #[arg(long, value_name = "LANE=N,…")]
     slots: Option<String>,
     /// Say nothing but what went wrong
@@ -210,7 +210,7 @@ pub(crate) struct WatchFlags {
 
 #[derive(Args, Debug)]
 pub(crate) struct WorkerFlags {
-    /// Slots per lane, such as cpu=2,net=8 [default: cpu=CORES,io=4,net=8; env: TELECINE_SLOTS]
+    /// Slots per lane, such as cpu=2,net=8 [default: cpu=CORES,io=4,net=8,scan=4; env: TELECINE_SLOTS]
     #[arg(long, value_name = "LANE=N,…", conflicts_with = "concurrency")]
     slots: Option<String>,
     /// So many slots in every lane [env: TELECINE_CONCURRENCY]

@@ -321,7 +321,8 @@ mod tests {
 
         let by_default = lanes(layers("", &[], &[]).expect("valid"));
 
-        assert_eq!((by_default["cpu"], by_default["io"], by_default["net"]), (cores, 4, 8));
+        let lanes = ["cpu", "io", "net", "scan"].map(|lane| by_default[lane]);
+        assert_eq!(lanes, [cores, 4, 8, 4]);
         assert!(matches!(layers("concurrency = 5", &[], &[]).expect("valid").slots, Slots::Each(5)));
     }
 

@@ -25,6 +25,7 @@ pub(crate) fn open(config: &Config, queue: &Arc<dyn Queue>) -> Result<Workshop> 
     let mut shop = Workshop::new(Arc::clone(queue), programs::toolbox(config), blobs, scratch);
     shop.published = published;
     shop.input_folders = input_folders(config)?;
+    shop.uploads = config.serving.options.uploads.folder.clone();
     shop.input_buckets = config.intake.buckets.clone();
     shop.limits = config.intake.limits.clone();
     shop.allow_private_urls = config.intake.allow_private_urls;

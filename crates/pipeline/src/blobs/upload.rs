@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 use super::bucket::Bucket;
 use super::{StoreError, Unfinished};
+use crate::keys;
 
 /// Up to here a file is one request.
 const WHOLE_BYTES: u64 = 16 << 20;
@@ -94,7 +95,8 @@ impl Bucket {
         }
     }
 
-    /// The uploads of our prefix that were begun so long ago: says how many, and aborts them if asked to.
+    /// The uploads of our keys below a prefix that were begun so long ago: says how many, and aborts them if asked to. Others
+    /// may use the bucket as well, and take days for theirs.
     ///
     /// The store's client cannot list them, so the request is signed and sent here. A server that knows no such request
     /// has to clean up by itself, as a rule of the bucket's lifecycle does.
@@ -108,9 +110,10 @@ impl Bucket {
         while let Some((key_marker, id_marker)) = from {
             let listed = self.list_uploads(below, &key_marker, &id_marker).await?;
             for upload in listed.uploads.iter().filter(|upload| upload.is_older(older_than)) {
+                let Some(path) = self.own_path(&upload.key) else { continue };
                 let is_there = match fate {
                     Unfinished::Count => true,
-                    Unfinished::Remove => self.abort_upload(upload).await?,
+                    Unfinished::Remove => self.abort_upload(&path, upload).await?,
                 };
                 found += usize::from(is_there);
             }
@@ -119,11 +122,15 @@ impl Bucket {
         Ok(found)
     }
 
+    /// `None`: the key is none that we make.
+    fn own_path(&self, key: &str) -> Option<StorePath> {
+        let path = StorePath::parse(key).ok()?;
+        keys::is_ours(&self.key(&path)).then_some(path)
+    }
+
     /// Says whether it was still there.
-    async fn abort_upload(&self, upload: &BegunUpload) -> Result<bool, StoreError> {
-        let path = StorePath::parse(&upload.key)
-            .map_err(|error| StoreError::invalid(format!("{}: {error}", upload.key)))?;
-        match self.s3.abort_multipart(&path, &upload.upload_id).await {
+    async fn abort_upload(&self, path: &StorePath, upload: &BegunUpload) -> Result<bool, StoreError> {
+        match self.s3.abort_multipart(path, &upload.upload_id).await {
             Ok(()) => Ok(true),
             // Completed or aborted meanwhile.
             Err(Error::NotFound { .. }) => Ok(false),

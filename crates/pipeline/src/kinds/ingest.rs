@@ -11,7 +11,7 @@ use crate::failure::{Attempted, Failed};
 use crate::graph::MAX_LOST;
 use crate::records::{SourceAt, TAKEN, TakenRecord};
 use crate::scan::{ScanPolicy, ScanRules};
-use crate::source::take;
+use crate::source::{Readers, take};
 
 /// A scanner that is away is asked again soon, and for about a week.
 const SCAN_AGAIN: Backoff = Backoff { base_ms: 1_000, factor: 2, cap_ms: 60_000 };
@@ -25,9 +25,9 @@ impl Work for Ingest {
         require_unplanned(attempt).await?;
         let meta = attempt.meta().await?;
         sign_in(attempt.shop).await?;
-        let (taken, source) = take(attempt, &meta.input).await?;
-        let taken = TakenRecord { at: taken.at, bytes: taken.bytes, sha256: taken.sha256 };
         let rules = attempt.shop.scanning.rules_for(&meta.recipe);
+        let (taken, source) = take(attempt, &meta.input, Readers::under(rules)).await?;
+        let taken = TakenRecord { at: taken.at, bytes: taken.bytes, sha256: taken.sha256 };
         if rules.scan == ScanPolicy::Off {
             return fan_out(attempt, &meta, taken, &source).await;
         }

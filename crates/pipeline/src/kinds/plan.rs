@@ -7,11 +7,11 @@ use telecine_queue::Spawn;
 use super::ingest::require_unplanned;
 use super::{Attempt, Work};
 use crate::cache::{borrow, work_of};
-use crate::failure::Attempted;
+use crate::failure::{Attempted, Failed};
 use crate::graph::{Graph, publish};
 use crate::planned::{Planned, examine};
-use crate::records::{INPUT, InputRecord, PlanRecord, TAKEN, TakenRecord};
-use crate::source::Source;
+use crate::records::{INPUT, InputRecord, PlanRecord, ScanRecord, TAKEN, TakenRecord, read};
+use crate::source::{Readers, Source};
 use crate::submission::RunMeta;
 
 pub(super) struct PlanOfInput;
@@ -20,10 +20,26 @@ pub(super) struct PlanOfInput;
 impl Work for PlanOfInput {
     async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
         require_unplanned(attempt).await?;
+        require_let_through(attempt).await?;
         let meta = attempt.meta().await?;
         let taken: TakenRecord = attempt.read(TAKEN).await?;
-        let source = Source::taken_in(attempt, &taken).await?;
+        let source = Source::taken_in(attempt, &taken, Readers::Everybody).await?;
         fan_out(attempt, &meta, taken, &source).await
+    }
+}
+
+/// The graph has the scan come first, and whoever starts this job over by its name goes past the graph: what counts is what
+/// the scan has left.
+async fn require_let_through(attempt: &Attempt<'_>) -> Attempted<()> {
+    let scan: Option<ScanRecord> = read(&*attempt.shop.queue, attempt.run, TAKEN).await?;
+    match scan {
+        Some(scan) if scan.lets_through() => Ok(()),
+        Some(_) => Err(Failed::for_good("infected", "the input is infected", "submit another file")),
+        None => Err(Failed::for_good(
+            "unscanned",
+            "no scan has let the input through",
+            "retry the step scan, and see why it does not",
+        )),
     }
 }
 

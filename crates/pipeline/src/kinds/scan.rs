@@ -10,7 +10,7 @@ use crate::failure::{Attempted, Failed};
 use crate::keys;
 use crate::records::{ScanRecord, TAKEN, TakenRecord, WarningRecord};
 use crate::scan::{ScanRules, Verdict, quarantine};
-use crate::source::{Source, stoppable};
+use crate::source::{Readers, Source, stoppable};
 
 pub(super) struct Scan;
 
@@ -19,7 +19,7 @@ impl Work for Scan {
     async fn attempt(&self, attempt: &Attempt<'_>) -> Attempted<Value> {
         let rules: ScanRules = attempt.payload()?;
         let taken: TakenRecord = attempt.read(TAKEN).await?;
-        let source = match Source::taken_in(attempt, &taken).await {
+        let source = match Source::taken_in(attempt, &taken, Readers::ScannerAlone).await {
             Ok(source) => source,
             Err(failed) if failed.code == StoreError::NOT_FOUND => return Err(gone(attempt).await?),
             Err(failed) => return Err(failed),
@@ -29,7 +29,7 @@ impl Work for Scan {
         if let Ok(Verdict::Infected { signature }) = &looked {
             tracing::warn!(run.id = %attempt.run, signature, sha256 = taken.sha256, "an input is infected");
             let meta = attempt.meta().await?;
-            quarantine(attempt, &meta.input, &taken, source, signature).await?;
+            quarantine(attempt, &meta.input, &taken, &source, signature).await?;
             let found = ScanRecord { status: "infected".into(), signature: Some(signature.clone()) };
             attempt.leave(TAKEN, &found);
         }
@@ -39,6 +39,7 @@ impl Work for Scan {
             attempt.leave(format!("{SCAN}/{code}"), &warning);
         }
         attempt.leave(TAKEN, &ScanRecord { status: passed.status.into(), signature: None });
+        source.keep(attempt, taken)?;
         Ok(json!({ "status": passed.status }))
     }
 }

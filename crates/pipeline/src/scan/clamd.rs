@@ -89,7 +89,8 @@ impl Clamd {
         self.ask(b"zVERSION\0").await
     }
 
-    /// Begins to send a file. One that is known to be too large is only hashed.
+    /// Begins to send a file. One that is known to be too large is only hashed. An error says that nobody is there to look at
+    /// any file; a later one may be this file's doing.
     pub async fn begin(&self, bytes: Option<u64>) -> Result<Sending<'_>, NoVerdict> {
         let mut sending = Sending {
             clamd: self,
@@ -176,7 +177,10 @@ impl Sending<'_> {
     pub async fn end(mut self) -> Result<Scanned, NoVerdict> {
         let ended = self.push_chunk(&[]).await;
         self.told(ended)?;
-        let answered = self.answered().await;
+        let answered = match self.answered().await {
+            Ok(Verdict::Clean) => self.hung_up().await.map(|()| Verdict::Clean),
+            other => other,
+        };
         let verdict = self.told(answered)?;
         figures::scanned(verdict.status(), self.began.elapsed());
         Ok(Scanned { verdict, bytes: self.bytes, sha256: hex(&self.hash.finalize()) })
@@ -184,12 +188,14 @@ impl Sending<'_> {
 
     async fn connect(&mut self) -> Result<(), NoVerdict> {
         let clamd = self.clamd;
+        // One that hangs takes connections all the same, and a file would be waited for until its time is over.
+        clamd.ping().await?;
         let connecting = async {
             let mut connection = clamd.address.connect().await?;
             connection.write_all(b"zINSTREAM\0").await?;
             Ok(connection)
         };
-        let until = self.until.min(self.began + CONNECT_WITHIN);
+        let until = self.until.min(Instant::now() + CONNECT_WITHIN);
         let connected = timeout_at(until, connecting).await.map_err(|_| clamd.silent())?;
         self.state = State::Open(connected.map_err(|error| clamd.unreachable(error))?);
         Ok(())
@@ -206,8 +212,9 @@ impl Sending<'_> {
         };
         match timeout_at(self.until, sending).await.map_err(|_| self.clamd.silent())? {
             Ok(()) => Ok(()),
-            // It may have said why before it hung up.
+            // It may have said why before it hung up. What it has not read it cannot have found clean.
             Err(broken) => match self.answered().await {
+                Ok(Verdict::Clean) => Err(self.clamd.odd("OK, before it had the whole file")),
                 Ok(verdict) => {
                     self.state = State::Settled(verdict);
                     Ok(())
@@ -229,6 +236,18 @@ impl Sending<'_> {
         verdict_of(&said).ok_or_else(|| clamd.odd(&said))
     }
 
+    /// Returns when the connection ends as it should. Whoever says more, or leaves bytes of the file unread, which resets the
+    /// connection, has not looked at all of it.
+    async fn hung_up(&mut self) -> Result<(), NoVerdict> {
+        let (clamd, mut more) = (self.clamd, [0]);
+        let State::Open(connection) = &mut self.state else { return Ok(()) };
+        let read = timeout_at(self.until, connection.read(&mut more)).await.map_err(|_| clamd.silent())?;
+        match read.map_err(|error| clamd.unreachable(error))? {
+            0 => Ok(()),
+            _ => Err(clamd.odd("OK, and more")),
+        }
+    }
+
     fn told<T>(&self, outcome: Result<T, NoVerdict>) -> Result<T, NoVerdict> {
         outcome.inspect_err(|_| figures::scanned("unavailable", self.began.elapsed()))
     }
@@ -237,16 +256,17 @@ impl Sending<'_> {
 /// One answer, up to its NUL. What ends before it is an error: whoever hangs up in the middle has said nothing.
 async fn answer(connection: &mut Connection) -> io::Result<String> {
     let mut said = Vec::new();
-    let end = loop {
-        if let Some(end) = said.iter().position(|byte| *byte == 0) {
-            break end;
-        }
+    while !said.ends_with(&[0]) {
         // Nothing is read behind it: a daemon that hangs up on bytes that it did not take resets the connection.
         if said.len() > ANSWER_BYTES || connection.read_buf(&mut said).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-    };
-    Ok(printable(&String::from_utf8_lossy(&said[..end])).trim().to_owned())
+    }
+    said.pop();
+    if said.contains(&0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it gave two answers"));
+    }
+    Ok(printable(&String::from_utf8_lossy(&said)).trim().to_owned())
 }
 
 /// `None` for what is no verdict.

@@ -36,7 +36,7 @@ pub(crate) async fn quarantine(
     attempt: &Attempt<'_>,
     input: &Input,
     taken: &TakenRecord,
-    source: Source,
+    source: &Source,
     signature: &str,
 ) -> Attempted<()> {
     let (shop, tenant) = (attempt.shop, &attempt.job.tenant);
@@ -57,7 +57,7 @@ pub(crate) async fn quarantine(
         }
         shop.blobs.delete(key).await?;
     }
-    drop(source);
+    // Another run may have brought the same bytes here before they were known to be infected.
     shop.sources.forget(&taken.sha256);
     Ok(())
 }

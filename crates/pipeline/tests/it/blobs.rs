@@ -273,15 +273,17 @@ async fn uploads_that_nobody_ended_are_aborted_by_age() {
         "GET" if request.target.contains("uploads=") && !request.target.contains("key-marker=") => {
             let body = r#"<?xml version="1.0" encoding="UTF-8"?>
                 <ListMultipartUploadsResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Bucket>films</Bucket>
-                <KeyMarker></KeyMarker><UploadIdMarker></UploadIdMarker><NextKeyMarker>mine/a/run/old</NextKeyMarker>
+                <KeyMarker></KeyMarker><UploadIdMarker></UploadIdMarker><NextKeyMarker>mine/a/run_01JD0000000000000000000000/old</NextKeyMarker>
                 <NextUploadIdMarker>OLD</NextUploadIdMarker><MaxUploads>1</MaxUploads><IsTruncated>true</IsTruncated>
-                <Upload><Key>mine/a/run/old</Key><UploadId>OLD</UploadId><StorageClass>STANDARD</StorageClass>
+                <Upload><Key>mine/a/run_01JD0000000000000000000000/old</Key><UploadId>OLD</UploadId><StorageClass>STANDARD</StorageClass>
+                <Initiated>2020-11-10T20:48:33.000Z</Initiated></Upload>
+                <Upload><Key>mine/backups//huge.tar</Key><UploadId>OF_OTHERS</UploadId>
                 <Initiated>2020-11-10T20:48:33.000Z</Initiated></Upload></ListMultipartUploadsResult>"#;
             respond(stream, "200 OK", &[("Content-Type", "application/xml")], body.as_bytes());
         }
         "GET" => {
             let body = r#"<ListMultipartUploadsResult><IsTruncated>false</IsTruncated><Upload>
-                <Key>mine/a/run/new</Key><UploadId>NEW</UploadId><Initiated>2999-11-10T20:48:33.000Z</Initiated></Upload>
+                <Key>mine/a/run_01JD0000000000000000000000/new</Key><UploadId>NEW</UploadId><Initiated>2999-11-10T20:48:33.000Z</Initiated></Upload>
                 </ListMultipartUploadsResult>"#;
             respond(stream, "200 OK", &[("Content-Type", "application/xml")], body.as_bytes());
         }
@@ -296,7 +298,7 @@ async fn uploads_that_nobody_ended_are_aborted_by_age() {
     assert!(seen[0].target.contains("prefix=mine%2F") && seen[0].target.contains("X-Amz-Signature="));
     let deleted: Vec<&str> =
         seen.iter().filter(|it| it.method == "DELETE").map(|it| it.target.as_str()).collect();
-    assert_eq!(deleted, ["/films/mine/a/run/old?uploadId=OLD"]);
+    assert_eq!(deleted, ["/films/mine/a/run_01JD0000000000000000000000/old?uploadId=OLD"]);
 }
 
 async fn staged_files_of_the_dead_are_removed_by_age() {

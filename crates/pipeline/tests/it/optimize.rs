@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     all![
         a_picture_that_calls_itself_a_film_is_a_picture,
         a_film_that_calls_itself_a_picture_is_a_film,
+        a_picture_that_moves_is_a_picture,
         a_sound_is_refused_with_what_is_taken,
         a_thumbnail_that_cannot_be_made_is_a_warning,
     ]
@@ -59,6 +60,27 @@ async fn a_picture_that_calls_itself_a_film_is_a_picture() {
     assert!(run.outputs[0].facts["thumbhash"].is_string(), "{:?}", run.outputs[0].facts);
     assert_eq!(run.outputs[0].files.len(), 8);
     assert_eq!(skipped(&run), ["hls", "video", "poster"]);
+    studio.close().await;
+}
+
+/// FFmpeg reads no WebP that moves.
+async fn a_picture_that_moves_is_a_picture() {
+    let studio = Studio::open().await;
+    let drawn = ["-f", "lavfi", "-i", "testsrc2=size=160x90:rate=5:duration=1"];
+    for (name, encoder) in [("moving.webp", "libwebp_anim"), ("moving.gif", "gif")] {
+        let file = studio.file(name);
+        clips::ffmpeg(&[&drawn[..], &["-c:v", encoder]].concat(), &file);
+
+        let run = processed(&studio, optimize(), &file).await;
+
+        assert_eq!(run.status, RunState::Succeeded, "{name}: {:?}", run.error);
+        let made: Vec<&str> = run.outputs.iter().map(|output| output.name.as_str()).collect();
+        assert_eq!(made, ["image", "thumb"], "{name}");
+    }
+    let cut = studio.file("cut.webp");
+    let whole = std::fs::read(studio.file("moving.webp")).unwrap();
+    std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    assert_eq!(processed(&studio, optimize(), &cut).await.error.unwrap().code, "input_truncated");
     studio.close().await;
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use libtest_mimic::Trial;
 use telecine_pipeline::records::{INPUT, InputRecord, SourceAt, read};
-use telecine_pipeline::{Blobs, CompletedUpload, Input, PullPatience, Workshop, keys};
+use telecine_pipeline::{Blobs, CompletedUpload, Input, Published, PullPatience, Workshop, keys};
 use telecine_queue::{RunId, RunState};
 
 use crate::clips;
@@ -36,6 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_server_without_a_certificate_is_left,
         an_object_of_an_allowed_bucket_is_taken,
         no_other_bucket_is_read,
+        no_file_of_our_own_is_read,
         a_complete_upload_is_taken_and_may_go,
         an_upload_with_other_bytes_is_refused,
     ]
@@ -370,6 +371,33 @@ async fn no_other_bucket_is_read() {
         let (code, message, _) = refusal(&studio, Input::S3(format!("s3://{BUCKET}/{key}"))).await;
         assert_eq!(code, "input_denied", "{message}");
     }
+    studio.close().await;
+}
+
+/// Though they lie in a folder that inputs may come from.
+async fn no_file_of_our_own_is_read() {
+    let published = tempfile::tempdir().unwrap();
+    let studio = in_folder(|shop| {
+        let folder = published.path().canonicalize().unwrap();
+        shop.published = Published::in_place(folder.to_str().unwrap(), &shop.blobs).unwrap();
+        shop.input_folders.push(folder);
+    })
+    .await;
+    let blobs = &studio.shop.blobs;
+    blobs.put_bytes("other-tenant/run/picture.png", picture().into()).await.unwrap();
+    let made = blobs.local_path("other-tenant/run/picture.png").unwrap();
+    let in_scratch = studio.shop.scratch.root().join("picture.png");
+    let link = studio.file("link.png");
+    for copy in [&in_scratch, &published.path().join("picture.png"), &studio.file("mine.png")] {
+        std::fs::copy(&made, copy).unwrap();
+    }
+    std::os::unix::fs::symlink(&made, &link).unwrap();
+
+    for path in [made, in_scratch, published.path().canonicalize().unwrap().join("picture.png"), link] {
+        let (code, message, _) = refusal(&studio, Input::Path(path)).await;
+        assert_eq!(code, "input_denied", "{message}");
+    }
+    taken(&studio, Input::Path(studio.file("mine.png"))).await;
     studio.close().await;
 }
 

@@ -7,7 +7,6 @@ use axum::extract::{Request, State};
 use bytes::Bytes;
 use serde::Serialize;
 use telecine_pipeline::{NoVerdict, Scanned, Sending, Verdict};
-use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -18,6 +17,7 @@ use crate::app::App;
 use crate::caller::{Caller, Scope};
 use crate::extract::Json;
 use crate::problem::{Code, Problem, ProblemDocument};
+use crate::turns::Turns;
 
 /// Beyond the scanner's own time, for a client that is slow rather than the scanner.
 const GRACE: Duration = Duration::from_secs(1);
@@ -40,13 +40,13 @@ impl Default for ScanOptions {
 /// The slots of this process.
 #[derive(Debug)]
 pub(crate) struct Scans {
-    slots: Semaphore,
+    slots: Turns,
     max_bytes: u64,
 }
 
 impl Scans {
     pub(crate) fn new(options: ScanOptions) -> Self {
-        Self { slots: Semaphore::new(options.slots), max_bytes: options.max_bytes }
+        Self { slots: Turns::of(options.slots), max_bytes: options.max_bytes }
     }
 }
 
@@ -81,7 +81,8 @@ enum ScanStatus {
 
 /// Looks for viruses in a file while the caller waits.
 ///
-/// Nothing of the file is kept. Without a scanner it answers `scan_unavailable` and reads nothing of the body.
+/// Nothing of the file is kept. Without a scanner it answers `scan_unavailable` and reads nothing of the body. A tenant has
+/// at most all but one of the slots.
 #[utoipa::path(
     post, path = "/v1/scan", tag = "scan", operation_id = "scan",
     request_body(content((FileForm = "multipart/form-data"), (FileBytes = "application/octet-stream"))),
@@ -104,10 +105,10 @@ async fn scan(
         let detail = "no scanner is configured; set clamd";
         return Err(Problem::new(Code::ScanUnavailable, detail).retry_after(Duration::from_secs(60)));
     };
-    let _slot = app.scans.slots.try_acquire().map_err(|_| {
-        Problem::new(Code::Busy, "all slots for scans are taken; try again")
-            .retry_after(Duration::from_secs(1))
-    })?;
+    let Some(_slot) = app.scans.slots.take(&caller.tenant, Duration::ZERO).await else {
+        let detail = "all slots for scans are taken; try again";
+        return Err(Problem::new(Code::Busy, detail).retry_after(Duration::from_secs(1)));
+    };
     let scanning = async {
         let mut sent = Sent(clamd.begin(None).await.map_err(unavailable)?);
         let came = form::take(request, &mut sent, app.scans.max_bytes).await?;

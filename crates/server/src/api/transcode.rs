@@ -160,7 +160,7 @@ async fn transcode(
     request: Request,
 ) -> Result<Response, Problem> {
     caller.require(Scope::Write)?;
-    let recipe = chosen_recipe(&app, &query)?;
+    let recipe = app.shop.scanning.settled(chosen_recipe(&app, &query)?)?;
     let wanted = Wanted::of(&recipe, query.output.as_deref())?;
     form::require_file(request.headers())?;
     let until = Instant::now() + app.bench.options.within;

@@ -92,7 +92,7 @@ async fn own_lanes_are_not_for_others() {
         served.post("/v1/jobs").bearer_auth(key).json(&job).send().await.unwrap()
     };
 
-    for lane in ["cpu", "io", "net"] {
+    for lane in ["cpu", "io", "net", "scan"] {
         let job = json!({ "kind": "far_away", "lane": lane });
         let refused = problem(push(&writer, job.clone()).await).await;
         assert_eq!((&refused["code"], &refused["errors"][0]["path"]), (&json!("forbidden"), &json!("lane")));

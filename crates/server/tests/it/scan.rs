@@ -8,6 +8,7 @@ use libtest_mimic::Trial;
 use reqwest::{Body, RequestBuilder};
 use serde_json::{Value, json};
 use telecine_pipeline::{Clamd, ClamdAddress, ScanPolicy};
+use telecine_server::Scope;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -22,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("scan::a_file_is_clean_infected_or_unscanned", a_file_is_clean_infected_or_unscanned),
         trial("scan::a_scanner_that_is_away_is_said_to_be", a_scanner_that_is_away_is_said_to_be),
         trial("scan::slots_sizes_and_times_are_bounded", slots_sizes_and_times_are_bounded),
+        trial("scan::one_tenant_leaves_a_slot_to_others", one_tenant_leaves_a_slot_to_others),
         trial("scan::a_process_that_needs_a_scanner_is_ready_with_it", ready_with_its_scanner),
         trial("scan::an_infected_upload_makes_no_run_and_is_served_nowhere", an_infected_upload_makes_no_run),
         trial("scan::synchronous_work_is_scanned_too", synchronous_work_is_scanned_too),
@@ -130,14 +132,20 @@ async fn slots_sizes_and_times_are_bounded() {
         served.until(async || silent.visitors.load(Ordering::SeqCst) == 2).await;
         send(&served, "x").send().await
     });
-    let large =
-        problem(send(&served, vec![0_u8; (STREAM_MB as usize + 2) << 20]).send().await.unwrap()).await;
 
     for (answer, code) in [(first, "scan_unavailable"), (second, "scan_unavailable"), (third, "busy")] {
         assert_eq!(problem(answer.unwrap()).await["code"], code);
     }
-    assert_eq!((&large["status"], &large["code"]), (&json!(413), &json!("too_large")));
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+
+    silent.taking.abort();
+    served.stop().await;
+
+    let server = ClamdServer::start();
+    let served = scanned_by(Clamd { within: Duration::from_secs(3), ..server.by_tcp() }).await;
+    let large = vec![0_u8; (STREAM_MB as usize + 2) << 20];
+    let large = problem(send(&served, large).send().await.unwrap()).await;
+    assert_eq!((&large["status"], &large["code"]), (&json!(413), &json!("too_large")));
 
     // A client that does not send its file: the scanner is not waited for, nor kept.
     let mut stream = TcpStream::connect(served.address).await.unwrap();
@@ -151,6 +159,32 @@ async fn slots_sizes_and_times_are_bounded() {
     stream.read_to_end(&mut answer).await.unwrap();
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 504") && answer.contains("timeout"), "{answer}");
+    served.stop().await;
+}
+
+async fn one_tenant_leaves_a_slot_to_others() {
+    let silent = Stalling::start().await;
+    let clamd = Clamd { within: Duration::from_secs(3), ..clamd(silent.address.clone()) };
+    let served = scanned_by(clamd).await;
+    let ((_, loud), (_, quiet)) =
+        (served.key("loud", &[Scope::Write]).await, served.key("quiet", &[Scope::Write]).await);
+    let ask = |key: &str| send(&served, "x").bearer_auth(key).send();
+
+    let (first, second, other) = tokio::join!(
+        ask(&loud),
+        async {
+            served.until(async || silent.visitors.load(Ordering::SeqCst) == 1).await;
+            ask(&loud).await
+        },
+        async {
+            served.until(async || silent.visitors.load(Ordering::SeqCst) == 1).await;
+            ask(&quiet).await
+        }
+    );
+
+    for (answer, code) in [(first, "scan_unavailable"), (second, "busy"), (other, "scan_unavailable")] {
+        assert_eq!(problem(answer.unwrap()).await["code"], code);
+    }
     silent.taking.abort();
     served.stop().await;
 }

@@ -28,6 +28,8 @@ const SCRATCH: &str = "telecine";
 /// What waits for a disk or for others may be more than there are cores.
 const IO_SLOTS: usize = 4;
 const NET_SLOTS: usize = 8;
+/// Less than clamd's own threads (`MaxThreads`, 10).
+const SCAN_SLOTS: usize = 4;
 
 pub(super) fn of(mut typed: Layer) -> Result<Config> {
     add_derived_defaults(&mut typed);
@@ -94,7 +96,7 @@ fn add_derived_defaults(typed: &mut Layer) {
     derived.push((Key::Scan, scan.into()));
     if !typed.0.contains_key(&Key::Concurrency) {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        derived.push((Key::Slots, format!("cpu={cores},io={IO_SLOTS},net={NET_SLOTS}")));
+        derived.push((Key::Slots, format!("cpu={cores},io={IO_SLOTS},net={NET_SLOTS},scan={SCAN_SLOTS}")));
     }
     for (key, text) in derived {
         typed.0.entry(key).or_insert(Typed { text, origin: Origin::Default });
