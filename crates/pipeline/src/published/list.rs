@@ -14,6 +14,9 @@ use crate::keys;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct List {
+    /// Of the place, for whoever finds the list without it.
+    #[serde(default)]
+    prefix: String,
     keys: BTreeSet<String>,
 }
 
@@ -39,7 +42,7 @@ impl<'a> Lists<'a> {
         let own = keys::publication(&place.name, run);
         let listed = self.all.entry(own.clone()).or_default();
         listed.extend(keys.iter().cloned());
-        put(self.blobs, &own, listed).await
+        put(self.blobs, place, &own, listed).await
     }
 
     /// What nobody needs when these are all that there is.
@@ -54,17 +57,32 @@ impl<'a> Lists<'a> {
         run: &RunId,
         keys: &BTreeSet<String>,
     ) -> Attempted<()> {
-        let own = keys::publication(&place.name, run);
-        put(self.blobs, &own, keys).await?;
-        Ok(self.blobs.delete_all(self.all.into_keys().filter(|key| *key != own)).await?)
+        put(self.blobs, place, &keys::publication(&place.name, run), keys).await?;
+        self.remove_others(place, Some(run)).await
     }
 
-    pub(crate) async fn remove(self) -> Attempted<()> {
-        Ok(self.blobs.delete_all(self.all.into_keys()).await?)
+    pub(crate) fn has(&self, place: &Place, run: &RunId) -> bool {
+        self.all.contains_key(&keys::publication(&place.name, run))
+    }
+
+    /// What a run has put there.
+    pub(crate) fn of(&self, place: &Place, run: &RunId) -> BTreeSet<String> {
+        self.all.get(&keys::publication(&place.name, run)).cloned().unwrap_or_default()
+    }
+
+    /// The keys of all lists but one run's.
+    pub(crate) fn others(&self, place: &Place, run: Option<&RunId>) -> Vec<String> {
+        let own = run.map(|run| keys::publication(&place.name, run));
+        self.all.keys().filter(|key| Some(*key) != own.as_ref()).cloned().collect()
+    }
+
+    pub(crate) async fn remove_others(self, place: &Place, run: Option<&RunId>) -> Attempted<()> {
+        Ok(self.blobs.delete_all(self.others(place, run)).await?)
     }
 }
 
-async fn put(blobs: &Blobs, key: &str, keys: &BTreeSet<String>) -> Attempted<()> {
-    let list = serde_json::to_vec(&List { keys: keys.clone() }).expect("a list is plain data");
+async fn put(blobs: &Blobs, place: &Place, key: &str, keys: &BTreeSet<String>) -> Attempted<()> {
+    let list = List { prefix: place.prefix.clone(), keys: keys.clone() };
+    let list = serde_json::to_vec(&list).expect("a list is plain data");
     Ok(blobs.put_bytes(key, list.into()).await?)
 }
