@@ -26,7 +26,9 @@ pub(crate) use layout::{Copied, copies};
 pub(crate) use list::Lists;
 pub(crate) use owner::{Claimant, Holding, Standing, Taken};
 pub use settle::unpublish;
-pub(crate) use settle::{Promised, is_as_promised, promised, remove_all_but, settle_unfinished};
+pub(crate) use settle::{
+    Found, Promised, find, is_as_promised, promised, remove_all_but, remove_unowned, settle_unfinished,
+};
 pub(crate) use write::{Publication, sizes};
 
 /// What `{media}` stands for is known when the input is.

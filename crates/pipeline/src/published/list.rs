@@ -25,16 +25,28 @@ struct List {
 pub(crate) struct Lists<'a> {
     blobs: &'a Blobs,
     all: BTreeMap<String, BTreeSet<String>>,
+    prefix: Option<String>,
 }
 
 impl<'a> Lists<'a> {
     pub(crate) async fn read(blobs: &'a Blobs, place: &Place) -> Attempted<Self> {
-        let mut all = BTreeMap::new();
-        for key in blobs.list(&keys::publications(&place.name)).await? {
+        Self::named(blobs, &place.name).await
+    }
+
+    /// Of a place that is only known by its name.
+    pub(crate) async fn named(blobs: &'a Blobs, place: &str) -> Attempted<Self> {
+        let (mut all, mut prefix) = (BTreeMap::new(), None);
+        for key in blobs.list(&keys::publications(place)).await? {
             let list: List = serde_json::from_slice(&blobs.get_bytes(&key).await?).unwrap_or_default();
             all.insert(key, list.keys);
+            prefix = Some(list.prefix).filter(|prefix| !prefix.is_empty()).or(prefix);
         }
-        Ok(Self { blobs, all })
+        Ok(Self { blobs, all, prefix })
+    }
+
+    /// The prefix that they say they are of.
+    pub(crate) fn prefix(&self) -> Option<&str> {
+        self.prefix.as_deref()
     }
 
     /// Adds what a run is about to put there.
@@ -74,6 +86,16 @@ impl<'a> Lists<'a> {
     pub(crate) fn others(&self, place: &Place, run: Option<&RunId>) -> Vec<String> {
         let own = run.map(|run| keys::publication(&place.name, run));
         self.all.keys().filter(|key| Some(*key) != own.as_ref()).cloned().collect()
+    }
+
+    /// The keys of some runs' lists, and what stands on no other.
+    pub(crate) fn of_these_alone(&self, runs: &[RunId]) -> (Vec<String>, Vec<String>) {
+        let is_theirs = |list: &str| keys::publisher(list).is_some_and(|run| runs.contains(&run));
+        let (theirs, others): (Vec<_>, Vec<_>) = self.all.iter().partition(|(list, _)| is_theirs(list));
+        let kept: BTreeSet<&String> = others.into_iter().flat_map(|(_, keys)| keys).collect();
+        let files = theirs.iter().flat_map(|(_, keys)| *keys).filter(|key| !kept.contains(key));
+        let files = files.cloned().collect();
+        (theirs.into_iter().map(|(list, _)| list.clone()).collect(), files)
     }
 
     pub(crate) async fn remove_others(self, place: &Place, run: Option<&RunId>) -> Attempted<()> {

@@ -8,6 +8,7 @@ use super::write::sizes;
 use super::{Copied, Lists, Place, Published, Standing, copies};
 use crate::blobs::Blobs;
 use crate::failure::{Attempted, Failed};
+use crate::keys;
 use crate::kinds::watch_over;
 use crate::lifetime::is_deleted;
 use crate::media_type::MediaType;
@@ -86,6 +87,43 @@ async fn remove_files(
     published.blobs.delete_all(files).await?;
     lists.remove_others(place, stays).await?;
     Ok(removed)
+}
+
+/// A prefix that somebody has published below.
+pub(crate) struct Found {
+    pub(crate) place: Place,
+    pub(crate) standing: Standing,
+    /// Runs whose files lie there and should not.
+    pub(crate) others: Vec<RunId>,
+    /// Whether the database knows all of them.
+    pub(crate) are_known: bool,
+}
+
+/// By the name of the place; `None`: it is in a store that was published in before.
+pub(crate) async fn find(shop: &Workshop, name: &str) -> Attempted<Option<Found>> {
+    let lists = Lists::named(&shop.blobs, name).await?;
+    let Some(prefix) = lists.prefix() else { return Ok(None) };
+    let place = shop.published.at(prefix.to_owned())?;
+    if place.name != name {
+        return Ok(None);
+    }
+    let standing = place.standing(&*shop.queue).await?;
+    let rightful = if let Standing::Of(run) = &standing { Some(run) } else { None };
+    let others: Vec<RunId> =
+        lists.others(&place, rightful).iter().filter_map(|list| keys::publisher(list)).collect();
+    let mut are_known = true;
+    for run in &others {
+        are_known &= shop.queue.get_run(run).await?.is_some();
+    }
+    Ok(Some(Found { place, standing, others, are_known }))
+}
+
+/// Removes what runs have put below a prefix that is nobody's. Who takes it just now is on another list, and looks again.
+pub(crate) async fn remove_unowned(shop: &Workshop, found: &Found) -> Attempted<()> {
+    let lists = Lists::read(&shop.blobs, &found.place).await?;
+    let (theirs, files) = lists.of_these_alone(&found.others);
+    shop.published.blobs.delete_all(files).await?;
+    Ok(shop.blobs.delete_all(theirs).await?)
 }
 
 /// Removes what a run that has ended published, unless another one owns the prefix by now; says how many files.
