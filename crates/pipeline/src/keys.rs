@@ -21,7 +21,8 @@ const LONGEST: usize = 200;
 const NAMELESS: &str = "_";
 /// Entries of the cache, of all tenants, lie below this.
 pub(crate) const CACHE: &str = "_cache";
-const PUBLICATIONS: &str = "_publications";
+/// Lists of what was published, of all tenants, lie below this.
+pub(crate) const PUBLICATIONS: &str = "_publications";
 /// Infected inputs of all tenants lie below this. Nothing is ever served or read from there.
 pub(crate) const QUARANTINE: &str = "_quarantine";
 /// Uploads of all tenants lie below this.
@@ -106,6 +107,11 @@ pub(crate) fn publications(place: &str) -> String {
 /// What one run put there.
 pub(crate) fn publication(place: &str, run: &RunId) -> String {
     format!("{}/{run}.json", publications(place))
+}
+
+/// The run whose list it is; `None`: it is none.
+pub(crate) fn publisher(list: &str) -> Option<RunId> {
+    list.rsplit('/').next()?.strip_suffix(".json")?.parse().ok()
 }
 
 /// Whether runs of a tenant lie in a folder of that name: those of ours that are no tenant's begin with a line, too.

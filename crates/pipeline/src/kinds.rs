@@ -18,6 +18,7 @@ mod playable;
 mod publish;
 mod remux;
 mod scan;
+mod settle_publication;
 pub(crate) mod sweep;
 
 use std::path::Path;
@@ -48,6 +49,7 @@ pub(crate) use encode_range::RangePayload;
 pub use exec::NoProgram;
 pub(crate) use exec::find_program;
 pub(crate) use image::variant_of;
+pub(crate) use settle_publication::watch_over;
 pub use sweep::schedule_sweeps;
 pub(crate) use sweep::sign_in;
 
@@ -67,11 +69,12 @@ pub(crate) const IMAGE: &str = "image";
 pub(crate) const AUDIO: &str = "audio";
 pub(crate) const EXEC: &str = "exec";
 pub(crate) const PUBLISH: &str = "publish";
+pub(crate) const SETTLE_PUBLICATION: &str = "settle_publication";
 pub(crate) const CONCLUDE: &str = "conclude";
 pub(crate) const SWEEP: &str = "sweep";
 
 /// Every kind, with the lane its jobs belong in.
-pub const LANES: [(&str, &str); 16] = [
+pub const LANES: [(&str, &str); 17] = [
     (INGEST, "io"),
     // A scanner that hangs holds up scans, and not what is published or told to others.
     (SCAN, "scan"),
@@ -88,6 +91,7 @@ pub const LANES: [(&str, &str); 16] = [
     (EXEC, "cpu"),
     // Stopped before its worker's lease ends: no fence guards the keys of others.
     (PUBLISH, "net"),
+    (SETTLE_PUBLICATION, "net"),
     (CONCLUDE, "io"),
     (SWEEP, "io"),
 ];
@@ -108,6 +112,7 @@ pub fn all(shop: &Arc<Workshop>) -> Kinds {
         .with(shop.kind(AUDIO, audio::Audio))
         .with(shop.kind(EXEC, exec::Exec))
         .with(shop.kind(PUBLISH, publish::Publish))
+        .with(settle_publication::SettlePublication(Arc::clone(shop)))
         .with(shop.kind(CONCLUDE, conclude::Conclude))
         .with(sweep::Sweep(Arc::clone(shop)));
     match shop.scanning.clamd {

@@ -7,11 +7,15 @@
 //!   takes it over waits until the job that wrote there before has ended, for a bucket knows no fence.
 //! - Before anything is copied, a list of what will be is put into the store. What stands on older lists, and not on the
 //!   owner's, is removed when all of the owner's files are there. Nothing else that lies there is ever touched.
+//! - Files of a run are put over those of the run before, so until all are there the entry also names that one. If the
+//!   later run comes to nothing, the earlier one's files are copied again from its outputs, and the others go
+//!   (`kinds/settle_publication.rs`).
 
 mod layout;
 mod list;
 mod owner;
-mod remove;
+mod settle;
+mod write;
 
 use crate::blobs::{Blobs, StoreError, hash_bytes};
 use crate::failure::{Attempted, Failed};
@@ -20,9 +24,12 @@ use crate::media_type::MediaType;
 
 pub(crate) use layout::{Copied, copies};
 pub(crate) use list::Lists;
-pub(crate) use owner::{Claimant, Holding, Taken};
-pub(crate) use remove::remove_unfinished;
-pub use remove::unpublish;
+pub(crate) use owner::{Claimant, Holding, Standing, Taken};
+pub use settle::unpublish;
+pub(crate) use settle::{
+    Found, Promised, find, is_as_promised, promised, remove_all_but, remove_unowned, settle_unfinished,
+};
+pub(crate) use write::{Publication, sizes};
 
 /// What `{media}` stands for is known when the input is.
 const MEDIA: &str = "{media}";
@@ -91,6 +98,11 @@ impl Published {
             let message = format!("below {prefix} lies the store of the runs");
             return Err(Failed::for_good("invalid_prefix", message, "submit it again with another prefix"));
         }
+        Ok(self.at(prefix)?)
+    }
+
+    /// The same of a prefix that was resolved before.
+    pub(crate) fn at(&self, prefix: String) -> Result<Place, StoreError> {
         let (bucket, address) = self.blobs.address_of(&prefix)?;
         let name = hash_bytes(format!("{}/{address}", bucket.as_deref().unwrap_or_default()).as_bytes());
         Ok(Place { prefix, address, bucket, name })

@@ -8,15 +8,17 @@
 //!                                  no: its steps are started over, or it is told why not              mend.rs
 //!   every folder of the store ─► a run that the database knows, that somebody borrows from, or kept?  strays.rs
 //!   every entry of the cache ──► a run that the database knows?
+//!   every prefix of a caller's ► the files of the run whose it is, and no other's?                     places.rs
 //!   puts that never ended
 //! ```
 //! Nothing is changed unless somebody asks for it, and then by the rules that sweeps, retries and deletions keep among
-//! themselves (`lifetime.rs`): runs that are not over are left alone, and what somebody stored lately is not removed. So
-//! it can be run beside workers, sweeps and itself. What it holds in memory goes by the files of a few runs.
+//! themselves (`lifetime.rs`): runs that are not over are left alone, and what somebody stored lately is not removed, nor
+//! what the database has not known for a while only (`sweep/note.rs`). So it can be run beside workers, sweeps and itself. What it holds in memory goes by the files of a few runs.
 
 mod copies;
 mod mend;
 mod outputs;
+mod places;
 mod strays;
 
 use std::time::Duration;
@@ -29,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::blobs::StoreError;
 use crate::failure::{Attempted, Failed};
 use crate::kinds::sweep::Swept;
+use crate::kinds::sweep::note::Note;
 use crate::kinds::sweep::runs::tidy;
 use crate::workshop::Workshop;
 
@@ -46,6 +49,8 @@ pub struct ReconcileOptions {
     pub mend: bool,
     /// Read every byte of every output and compare its hash.
     pub deep: bool,
+    /// No other copy of the database is at work: it may take what it does not know for nobody's again.
+    pub claim_store: bool,
     /// Puts that were begun less than this long ago may be of somebody who is at work.
     pub unfinished_older_than: Duration,
 }
@@ -69,6 +74,8 @@ pub enum Trouble {
     Orphan,
     /// Blobs of a run that has ended and publishes them nowhere.
     Leftover,
+    /// Files that lie under keys of a caller's and should not.
+    Publication,
     /// An entry of the cache that names a run which is gone.
     StaleCache,
     /// Puts that never ended.
@@ -95,10 +102,14 @@ pub struct Tally {
     pub runs: u64,
     pub folders: u64,
     pub cache_entries: u64,
+    /// Prefixes that callers chose.
+    pub places: u64,
     pub mendable: u64,
     pub mended: u64,
     pub waits: u64,
     pub lost: u64,
+    /// The database was said to be the only one.
+    pub is_claimed: bool,
     /// What could not be looked at, and why.
     pub left_out: Vec<String>,
 }
@@ -124,9 +135,10 @@ pub async fn reconcile(
     stopping: &CancellationToken,
     tell: &mut (dyn FnMut(News<'_>) + Send),
 ) -> Result<Tally, Failed> {
-    let mut survey = Survey { shop, options, stopping, tell, tally: Tally::default(), failures: 0 };
+    let (tally, note) = (Tally::default(), Note::default());
+    let mut survey = Survey { shop, options, stopping, tell, tally, failures: 0, note, is_sole: false };
     survey.runs().await?;
-    survey.strays().await?;
+    survey.unknown().await?;
     survey.unfinished().await?;
     Ok(survey.tally)
 }
@@ -140,6 +152,10 @@ struct Survey<'a> {
     tally: Tally,
     /// In a row.
     failures: u32,
+    /// Since when what is unknown was.
+    note: Note,
+    /// Whether what the database does not know can be told to be nobody's.
+    is_sole: bool,
 }
 
 impl Survey<'_> {

@@ -73,8 +73,11 @@ impl Parts {
 
     fn named(&self, steps: &[String]) -> Result<Vec<String>, QueueError> {
         let is_named = |first: &str| steps.iter().any(|step| step_of(step) == first);
-        let is_planned = self.all.iter().any(|part| !matches!(step_of(part), kinds::INGEST | kinds::SCAN));
-        let ingest_alone = steps.iter().any(|step| step == kinds::INGEST) && self.all.len() > 1;
+        // Who has borrowed everything only publishes it: that follows again from what it takes in.
+        let is_planned = |part: &String| !matches!(step_of(part), kinds::INGEST | kinds::SCAN | kinds::PUBLISH);
+        let is_planned = self.all.iter().any(is_planned);
+        let ingest_alone = steps.iter().any(|step| step == kinds::INGEST)
+            && self.all.iter().any(|part| part != kinds::INGEST && part != kinds::PUBLISH);
         if ingest_alone || is_planned && (is_named(kinds::INGEST) || is_named(kinds::SCAN)) {
             let reason = "the run has taken its input in already; submit it again, or retry other steps";
             return Err(QueueError::Invalid { reason: reason.to_owned() });
@@ -169,5 +172,7 @@ mod tests {
         // Who was not scanned and has only borrowed takes its input in again.
         let borrower = parts(&[("ingest", Completed)]);
         assert_eq!(borrower.with_makers(borrower.named(&["ingest".into()]).unwrap()), ["ingest"]);
+        let publisher = parts(&[("ingest", Completed), ("publish", Completed)]);
+        assert_eq!(publisher.named(&["ingest".into()]).unwrap(), ["ingest"]);
     }
 }

@@ -174,7 +174,10 @@ pub(crate) struct ReconcileFlags {
     /// Read every output from end to end and compare its hash
     #[arg(long)]
     pub(crate) deep: bool,
-    /// What was stored less than this long ago is not removed: somebody may still be at it
+    /// This is the only database that uses the store, after a restore or with a copy that is gone for good
+    #[arg(long)]
+    pub(crate) claim_store: bool,
+    /// What was stored, or first found to be unknown, less than this long ago is not removed
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = human::parse_duration)]
     pub(crate) older_than: Duration,
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use telecine_queue::{Backoff, JobFilter, NewJob, Page, Spawn};
 
 use super::plan::fan_out;
-use super::{Attempt, INGEST, PLAN, PLAN_STEP, SCAN, Work, lane_of, sign_in};
+use super::{Attempt, INGEST, PLAN, PLAN_STEP, PUBLISH, SCAN, Work, lane_of, sign_in};
 use crate::failure::{Attempted, Failed};
 use crate::graph::MAX_LOST;
 use crate::records::{SourceAt, TAKEN, TakenRecord};
@@ -63,9 +63,9 @@ fn following(attempt: &Attempt<'_>, kind: &str, step: &str, payload: Value) -> N
 /// jobs beside those that are there.
 pub(super) async fn require_unplanned(attempt: &Attempt<'_>) -> Attempted<()> {
     let filter = JobFilter { run: Some(attempt.run.clone()), ..JobFilter::default() };
-    // The newest first: nothing follows from this one yet.
-    let newest = attempt.shop.queue.list(&filter, Page::first(1)).await?.data;
-    if newest.iter().all(|job| job.id == attempt.job.id) {
+    // The newest first: nothing follows from this one yet, but that what was borrowed was published.
+    let newest = attempt.shop.queue.list(&filter, Page::first(2)).await?.data;
+    if newest.iter().filter(|job| job.kind != PUBLISH).all(|job| job.id <= attempt.job.id) {
         return Ok(());
     }
     let message = "the run has taken its input in already";

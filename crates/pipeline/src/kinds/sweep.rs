@@ -93,7 +93,7 @@ async fn sweep(shop: &Workshop, context: &JobContext) -> Attempted<Swept> {
     let stopping = context.stopping();
     let database = database_of(&*shop.queue).await?;
     let mut note = match &database {
-        Some(database) => Note::read(&shop.blobs, database).await?,
+        Some(database) => Note::take_turn(shop, database).await?,
         // Nobody scheduled this one; it begins at the beginning.
         None => Note::default(),
     };
@@ -102,7 +102,13 @@ async fn sweep(shop: &Workshop, context: &JobContext) -> Attempted<Swept> {
     uploads::sweep(shop, &mut swept).await?;
     swept.quarantined = sweep_quarantine(shop).await?;
     if let Some(database) = &database {
-        orphans::sweep(shop, &stopping, database, &mut note, &mut swept).await?;
+        match note::why_not_sole(shop, database, &note).await? {
+            None => orphans::sweep(shop, &stopping, &mut note, &mut swept).await?,
+            Some(why) => {
+                tracing::warn!(why, "blobs of runs that this database does not know are left alone");
+                note.orphans.clear();
+            }
+        }
         note.write(&shop.blobs, database).await?;
     }
     Ok(swept)

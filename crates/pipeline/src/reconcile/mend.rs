@@ -3,8 +3,9 @@
 use telecine_queue::{QueueError, Run};
 
 use crate::failure::Attempted;
-use crate::kinds;
+use crate::kinds::{self, watch_over};
 use crate::lifetime::{Broom, is_deleted};
+use crate::published::{Place, Promised, promised};
 use crate::records::{BORROWED, BorrowedRecord, INPUT, InputRecord, TAKEN, TakenRecord, read};
 use crate::retry::retry_unchanged;
 use crate::source::{check_input, find_source};
@@ -18,6 +19,8 @@ use super::{Finding, Outcome, Trouble};
 enum Prospect {
     /// Start these steps over.
     StartOver(Vec<String>),
+    /// Have what it published copied again.
+    CopyAgain(Place),
     Wait(String),
     /// Nothing, and why.
     Lost(String),
@@ -30,6 +33,11 @@ pub(super) async fn mend(shop: &Workshop, really: bool, run: &Run, damage: &Dama
         Prospect::StartOver(steps) => {
             (Outcome::Mendable, format!("can be made again by {}", steps.join(", ")))
         }
+        Prospect::CopyAgain(place) if really => {
+            watch_over(&*shop.queue, &place).await?;
+            (Outcome::Mended, "they are copied again".to_owned())
+        }
+        Prospect::CopyAgain(_) => (Outcome::Mendable, "they can be copied again".to_owned()),
         Prospect::Wait(why) => (Outcome::Waits, why),
         Prospect::Lost(why) => (Outcome::Lost, why),
     };
@@ -38,12 +46,14 @@ pub(super) async fn mend(shop: &Workshop, really: bool, run: &Run, damage: &Dama
 }
 
 async fn prospect(shop: &Workshop, run: &Run, damage: &Damage) -> Attempted<Prospect> {
+    if damage.is_of_copies()
+        && let Some(Promised { place, .. }) = promised(shop, &run.id).await?
+    {
+        return Ok(Prospect::CopyAgain(place));
+    }
     if shop.queue.run_steps(&run.id).await?.is_empty() {
         let why = "history has forgotten its jobs: submit the input again, then `telecine runs rm` this run";
         return Ok(Prospect::Lost(why.to_owned()));
-    }
-    if damage.is_of_copies() {
-        return Ok(Prospect::StartOver(damage.steps()));
     }
     if !damage.is_of(run)
         && let Some(borrowed) = read::<BorrowedRecord>(&*shop.queue, &run.id, BORROWED).await?

@@ -9,7 +9,8 @@ use crate::blobs::BlobMeta;
 use crate::cache::maker;
 use crate::failure::Attempted;
 use crate::keys;
-use crate::kinds::sweep::note::{database_of, is_shared, is_signed_in};
+use crate::kinds::sweep::is_older;
+use crate::kinds::sweep::note::{Note, claim_store, database_of, is_signed_in, why_not_sole};
 use crate::kinds::sweep::orphans::{Stray, borrowed_prefixes, judge, next_folders};
 use crate::lifetime::remove_blobs;
 use crate::workshop::Workshop;
@@ -17,16 +18,43 @@ use crate::workshop::Workshop;
 use super::{Finding, LOOKS_AT_ONCE, Outcome, Survey, Trouble};
 
 /// A folder of this machine is read anew for every page.
-const PAGE: usize = 5_000;
+pub(super) const PAGE: usize = 5_000;
 
 impl Survey<'_> {
-    pub(super) async fn strays(&mut self) -> Attempted<()> {
-        if let Some(why) = why_not_ours(self.shop).await? {
-            self.tally.left_out.push(format!("blobs and cache entries of unknown runs: {why}"));
-            return Ok(());
+    /// Whatever the database does not know.
+    pub(super) async fn unknown(&mut self) -> Attempted<()> {
+        let database = match whose(self.shop, self.options.claim_store).await? {
+            Ok((database, note)) => {
+                (self.note, self.is_sole) = (note, true);
+                Some(database)
+            }
+            Err(why) => {
+                self.tally.left_out.push(format!("blobs and cache entries of unknown runs: {why}"));
+                None
+            }
+        };
+        self.tally.is_claimed = self.is_sole && self.options.claim_store;
+        if self.is_sole {
+            self.orphans().await?;
+            self.cache().await?;
         }
-        self.orphans().await?;
-        self.cache().await
+        self.places().await?;
+        if let Some(database) = database.filter(|_| self.options.mend) {
+            std::mem::take(&mut self.note).write_unknown(&self.shop.blobs, &database).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the database has not known it for so long that it is nobody's. Who may change something keeps in mind what it
+    /// sees for the first time: after a restore somebody has to have time to notice.
+    pub(super) fn is_long_unknown(&mut self, what: &str) -> bool {
+        match self.note.unknown_since(what) {
+            Some(since) => is_older(since, self.shop.keep_unpublished),
+            None => {
+                self.note.remember_unknown(what.to_owned());
+                false
+            }
+        }
     }
 
     async fn orphans(&mut self) -> Attempted<()> {
@@ -77,8 +105,12 @@ impl Survey<'_> {
         let outcome = if !is_old {
             message += ", and that somebody stored lately";
             Outcome::Waits
+        } else if !self.is_long_unknown(prefix) {
+            message += "; they stay until it has not known them for a while";
+            Outcome::Waits
         } else if self.options.mend {
             remove_blobs(&self.shop.blobs, prefix).await?;
+            self.note.forget_unknown(prefix);
             Outcome::Mended
         } else {
             Outcome::Mendable
@@ -135,16 +167,20 @@ async fn named_by(shop: &Workshop, entry: &BlobMeta) -> Attempted<Option<String>
     })
 }
 
-/// Why nobody can tell whose the unknown blobs of the store are; `None`: all are this database's.
-async fn why_not_ours(shop: &Workshop) -> Attempted<Option<&'static str>> {
+/// The name of the database and its note, if all of the store is this one's; else why nobody can tell.
+async fn whose(shop: &Workshop, claim: bool) -> Attempted<Result<(String, Note), &'static str>> {
     let Some(database) = database_of(&*shop.queue).await? else {
-        return Ok(Some("no worker has ever been started on this database"));
+        return Ok(Err("no worker has ever been started on this database"));
     };
-    if is_shared(&shop.blobs, &database).await? {
-        return Ok(Some("several databases use the store, and only one of them is asked"));
-    }
     if !is_signed_in(&shop.blobs, &database).await? {
-        return Ok(Some("this database has never stored anything there"));
+        return Ok(Err("this database has never stored anything there"));
     }
-    Ok(None)
+    if claim {
+        claim_store(shop, &database).await?;
+    }
+    let note = Note::read(&shop.blobs, &database).await?;
+    Ok(match why_not_sole(shop, &database, &note).await? {
+        Some(why) => Err(why),
+        None => Ok((database, note)),
+    })
 }

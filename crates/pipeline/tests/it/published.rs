@@ -13,7 +13,7 @@ use telecine_pipeline::{
     Blobs, Does, Input, Published, Recipe, Recipes, RunDocument, Step, StoreOptions, Submission, delete,
     describe, retry, submit, unpublish,
 };
-use telecine_queue::{AttemptOutcome, Job, JobFilter, JobState, NewJob, Page, Pausable, RunId, RunState};
+use telecine_queue::{AttemptOutcome, Job, JobFilter, JobState, Page, Pausable, RunId, RunState};
 
 use crate::clips;
 use crate::optimize::{optimize, photo};
@@ -41,6 +41,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_place_that_is_away_is_told_and_tried_again,
         what_a_run_could_not_publish_whole_goes,
         what_a_cancelled_run_published_goes,
+        a_run_that_cannot_publish_all_gives_the_place_back_to_the_one_before,
+        a_run_that_is_cancelled_while_it_publishes_leaves_what_was_there,
         two_that_publish_at_once_do_so_one_after_the_other,
         a_worker_killed_between_two_copies_changes_nothing,
     ]
@@ -355,30 +357,35 @@ async fn two_that_publish_at_once_do_so_one_after_the_other() {
     studio.close().await;
 }
 
-async fn sweep(studio: &Studio) {
-    let pushed = studio.queue.push(vec![NewJob::new("sweep", serde_json::json!({})).lane("io").into()]).await;
-    let sweep = pushed.unwrap()[0].jobs[0];
-    let state = async || studio.queue.get(sweep).await.unwrap().unwrap().state;
-    studio.until(async || state().await == JobState::Completed).await;
+/// Whether nothing is published, and nobody says so.
+async fn is_empty(studio: &Studio) -> bool {
+    let blobs = &studio.shop.blobs;
+    blobs.list("_published").await.unwrap().is_empty()
+        && blobs.list("_publications").await.unwrap().is_empty()
+        && studio.queue.entries("publication", None, 10).await.unwrap().is_empty()
 }
 
 async fn what_a_run_could_not_publish_whole_goes() {
-    let studio = Studio::tuned(|shop| shop.keep_unpublished = Duration::ZERO).await;
-    // No file can be put in place of a folder that is not empty.
-    let obstacle = studio.file("store").join("_published/u42/images/m7/thumb.webp");
-    std::fs::create_dir_all(&obstacle).unwrap();
-    std::fs::write(obstacle.join("in the way"), "").unwrap();
+    let studio = Studio::open().await;
+    let obstacle = obstacle(&studio, "_published/u42/images/m7/thumb.webp");
     let run = submitted(&studio, to(PREFIX, pictures(&[100]), &photo(&studio, "photo.jpg"))).await;
     let failed = studio.ended(&run).await;
     std::fs::remove_dir_all(obstacle).unwrap();
     assert_eq!(failed.state, RunState::Failed);
     assert!(!hashes(&studio.shop.blobs, "_published").await.is_empty(), "some of it was there before");
 
-    sweep(&studio).await;
-
-    assert_eq!(hashes(&studio.shop.blobs, "_published").await, BTreeMap::new());
-    assert_eq!(studio.shop.blobs.list("_publications").await.unwrap(), Vec::<String>::new());
+    studio.until(async || is_empty(&studio).await).await;
     studio.close().await;
+}
+
+/// Whether all that is published is one run's.
+async fn is_settled(studio: &Studio, run: &RunId) -> bool {
+    let lists = studio.shop.blobs.list("_publications").await.unwrap();
+    matches!(lists.as_slice(), [only] if only.contains(run.as_str()))
+}
+
+fn pending(filter: &JobFilter) -> JobFilter {
+    JobFilter { states: vec![JobState::Scheduled, JobState::Pending, JobState::Running], ..filter.clone() }
 }
 
 async fn what_a_cancelled_run_published_goes() {
@@ -387,16 +394,87 @@ async fn what_a_cancelled_run_published_goes() {
     let through = unsigned_options_for(gate.port);
     let blobs = Blobs::open_with(&format!("s3://{BUCKET}/store"), &through).unwrap();
     let studio = Studio::with(blobs, |shop| shop.keep_unpublished = Duration::ZERO).await;
+    // Whoever sees to it was lost; the next sweep finds out.
+    let settling = Pausable::Kind("settle_publication".into());
+    studio.queue.pause(&settling).await.unwrap();
     let run = submitted(&studio, to(PREFIX, recipe(vec![hls()]), &film(&studio))).await;
     gate.reached().await;
 
     studio.queue.cancel_run(&run).await.unwrap();
     gate.open();
     assert!(!hashes(&studio.shop.blobs, "_published").await.is_empty(), "the segments were there");
-    sweep(&studio).await;
+    let lost = JobFilter { kind: Some("settle_publication".into()), ..JobFilter::default() };
+    studio.queue.cancel_all(&lost).await.unwrap();
+    studio.queue.resume(&settling).await.unwrap();
+    let is_told = async || !studio.queue.list(&pending(&lost), Page::first(1)).await.unwrap().data.is_empty();
+    studio
+        .until(async || {
+            crate::sweep::sweep(&studio).await;
+            is_told().await || is_empty(&studio).await
+        })
+        .await;
 
-    assert_eq!(hashes(&studio.shop.blobs, "_published").await, BTreeMap::new());
-    assert_eq!(studio.shop.blobs.list("_publications").await.unwrap(), Vec::<String>::new());
+    studio.until(async || is_empty(&studio).await).await;
+    studio.close().await;
+}
+
+/// In whose way a folder stands that is not empty: no file can be put in its place.
+fn obstacle(studio: &Studio, key: &str) -> std::path::PathBuf {
+    let obstacle = studio.file("store").join(key);
+    std::fs::create_dir_all(&obstacle).unwrap();
+    std::fs::write(obstacle.join("in the way"), "").unwrap();
+    obstacle
+}
+
+async fn a_run_that_cannot_publish_all_gives_the_place_back_to_the_one_before() {
+    let studio = Studio::open().await;
+    let blobs = &studio.shop.blobs;
+    let first = succeeds(&studio, to(PREFIX, pictures(&[100]), &photo(&studio, "photo.jpg"))).await;
+    let before = hashes(blobs, "_published").await;
+    // What it published has to be known without its jobs.
+    studio
+        .until(async || {
+            studio.queue.prune(Duration::ZERO).await.unwrap();
+            studio.kinds_of(&first.id).await.is_empty()
+        })
+        .await;
+    let obstacle = obstacle(&studio, "_published/u42/images/m7/image/300w.webp");
+    let other = studio.file("other.jpg");
+    clips::ffmpeg(&["-f", "lavfi", "-i", "testsrc=size=640x360", "-frames:v", "1"], &other);
+
+    let second = submitted(&studio, to(PREFIX, pictures(&[100, 300]), &other)).await;
+    assert_eq!(studio.ended(&second).await.state, RunState::Failed);
+    std::fs::remove_dir_all(obstacle).unwrap();
+
+    // As soon as nobody else is on the list.
+    studio.until(async || is_settled(&studio, &first.id).await).await;
+    assert_eq!(hashes(blobs, "_published").await, before);
+    assert_eq!(told(&describe(&*studio.queue, &first.id).await.unwrap().unwrap()), before);
+    // The place is still the later one's, once it can.
+    retry(&*studio.queue, &second, &[]).await.unwrap();
+    let second = succeeded(&studio, &second).await;
+    assert_eq!(hashes(blobs, "_published").await, told(&second));
+    studio.close().await;
+}
+
+async fn a_run_that_is_cancelled_while_it_publishes_leaves_what_was_there() {
+    let server = S3Server::start_open();
+    let gate = Gate::before(server.port, "/_published/u42/hls/master.m3u8");
+    let through = unsigned_options_for(gate.port);
+    let blobs = Blobs::open_with(&format!("s3://{BUCKET}/store"), &through).unwrap();
+    let studio = Studio::with(blobs, |_| ()).await;
+    let first = succeeds(&studio, to("u42", pictures(&[100]), &photo(&studio, "other.jpg"))).await;
+    let second = submitted(&studio, to("u42", recipe(vec![hls()]), &film(&studio))).await;
+    gate.reached().await;
+    let published = async || everything(&server).list("store/_published").await.unwrap().len();
+    assert!(published().await > told(&first).len(), "some of the second was there");
+
+    studio.queue.cancel_run(&second).await.unwrap();
+    gate.open();
+
+    studio.until(async || published().await == told(&first).len()).await;
+    assert_eq!(hashes(&everything(&server), "store/_published").await, told(&first));
+    studio.until(async || is_settled(&studio, &first.id).await).await;
     studio.close().await;
 }
 

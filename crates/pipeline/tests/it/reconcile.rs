@@ -17,11 +17,16 @@ use crate::clips;
 use crate::postgres_server::PostgresServer;
 use crate::s3_server::S3Server;
 use crate::studio::{Studio, hls, images, photo, recipe, trial};
+use crate::sweep::sweep;
 
 /// Of those who are at work, too.
 const ANY_AGE: Duration = Duration::ZERO;
-const LOOK: ReconcileOptions =
-    ReconcileOptions { mend: false, deep: false, unfinished_older_than: Duration::from_hours(1) };
+const LOOK: ReconcileOptions = ReconcileOptions {
+    mend: false,
+    deep: false,
+    claim_store: false,
+    unfinished_older_than: Duration::from_hours(1),
+};
 const MEND: ReconcileOptions = ReconcileOptions { mend: true, ..LOOK };
 const DEEP: ReconcileOptions = ReconcileOptions { deep: true, ..MEND };
 
@@ -47,6 +52,9 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
         a_borrower_whose_owner_is_gone_makes_its_own,
         copies_under_keys_of_the_caller_are_made_again,
         two_at_once_start_a_run_over_once,
+        files_of_a_run_that_came_to_nothing_are_found_where_an_earlier_one_published,
+        what_an_unknown_run_published_is_found_and_goes_after_a_while,
+        a_copy_of_the_database_leaves_what_it_does_not_know,
     ];
     let server = server.clone();
     trials.push(trial("reconcile::a_missing_segment_is_made_again_on_sqlite".into(), || async {
@@ -183,6 +191,10 @@ async fn what_nobody_owns_is_told_of_and_removed(studio: &Studio) -> Vec<Outcome
     let before = contents(studio, &known).await;
     let unknown = keys::of_run("acme", &RunId::new());
     blobs.put_bytes(&format!("{unknown}/hls/master.m3u8"), "#EXTM3U".into()).await.unwrap();
+    // What is unknown stays the first time, whatever the age of its blobs: the database may just have been restored.
+    let (first, tally) = look(studio, MEND).await;
+    assert_eq!(told(&first), [(Trouble::Orphan, unknown.as_str(), Outcome::Waits)]);
+    assert!(tally.is_clean() && blobs.exists(&format!("{unknown}/hls/master.m3u8")).await.unwrap());
     let late = format!("{}/image/late.jpg", keys::of_run("", &known));
     blobs.put_bytes(&late, "late".into()).await.unwrap();
     let entry = format!("_cache/_/{}.json", "ab".repeat(32));
@@ -457,6 +469,8 @@ async fn a_borrower_whose_owner_is_gone_makes_its_own() {
     let photo = photo(&studio);
     let owner = succeeds(&studio, &images(160), &photo).await;
     let borrower = succeeds(&studio, &images(160), &photo).await;
+    let publisher = submit(&*studio.queue, to("u1", 160, &photo)).await.unwrap().run;
+    assert_succeeded(&studio, &publisher, 1).await;
     // Behind our back, with all it had.
     studio.queue.delete_run(&owner).await.unwrap();
     let stored = studio.shop.blobs.list(&keys::of_run("", &owner)).await.unwrap();
@@ -468,21 +482,30 @@ async fn a_borrower_whose_owner_is_gone_makes_its_own() {
         told(&findings).contains(&(Trouble::Damaged, borrower.as_str(), Outcome::Mended)),
         "{findings:?}"
     );
-    assert_succeeded(&studio, &borrower, 2).await;
-    let made = contents(&studio, &borrower).await;
-    assert!(made.keys().all(|key| key.starts_with(&keys::of_run("", &borrower))), "{:?}", made.keys());
-    assert_eq!(look(&studio, LOOK).await.0, []);
+    // One of them makes it, and the other may borrow that.
+    let of_both = [&borrower, &publisher].map(|run| keys::of_run("", run));
+    for run in [&borrower, &publisher] {
+        assert_succeeded(&studio, run, 2).await;
+        let made = contents(&studio, run).await;
+        let is_new = |key: &String| of_both.iter().any(|of| key.starts_with(of));
+        assert!(made.keys().all(is_new), "{:?}", made.keys());
+    }
+    studio.until(async || look(&studio, LOOK).await.0.is_empty()).await;
     studio.close().await;
+}
+
+/// A picture in one width under keys of the caller's.
+fn to(prefix: &str, width: u32, photo: &Path) -> Submission {
+    Submission {
+        publish_to: Some(prefix.to_owned()),
+        ..Submission::new(images(width), Input::Path(photo.to_owned()))
+    }
 }
 
 async fn copies_under_keys_of_the_caller_are_made_again() {
     let studio = settled(None).await;
     let photo = photo(&studio);
-    let to = |prefix: &str| Submission {
-        publish_to: Some(prefix.to_owned()),
-        ..Submission::new(images(160), Input::Path(photo.clone()))
-    };
-    let submit = async |prefix: &str| submit(&*studio.queue, to(prefix)).await.unwrap().run;
+    let submit = async |prefix: &str| submit(&*studio.queue, to(prefix, 160, &photo)).await.unwrap().run;
     let (owner, borrower) = (submit("u1/m1").await, {
         studio
             .until(async || studio.queue.counts().await.unwrap().iter().all(|it| it.state.is_terminal()))
@@ -507,11 +530,11 @@ async fn copies_under_keys_of_the_caller_are_made_again() {
     expected.sort_by_key(|(_, at, _)| *at);
     assert_eq!(told(&findings), expected, "{findings:?}");
     assert!(tally.is_clean());
+    studio.until(async || studio.shop.blobs.list("_published").await.unwrap().len() == copies.len()).await;
     for run in [&owner, &borrower, &later] {
-        assert_succeeded(&studio, run, 2).await;
+        assert_succeeded(&studio, run, 1).await;
     }
-    assert_eq!(studio.shop.blobs.list("_published").await.unwrap().len(), copies.len());
-    assert_eq!(look(&studio, LOOK).await.0, []);
+    studio.until(async || look(&studio, LOOK).await.0.is_empty()).await;
     studio.close().await;
 }
 
@@ -533,6 +556,7 @@ async fn two_at_once_start_a_run_over_once() {
     }
     let unknown = keys::of_run("", &RunId::new());
     studio.shop.blobs.put_bytes(&format!("{unknown}/a"), "a".into()).await.unwrap();
+    sweep(&studio).await;
 
     let (one, other) = tokio::join!(look(&studio, MEND), look(&studio, MEND));
 
@@ -547,5 +571,129 @@ async fn two_at_once_start_a_run_over_once() {
     }
     assert!(!studio.shop.blobs.exists(&format!("{unknown}/a")).await.unwrap());
     assert_eq!(look(&studio, LOOK).await.0, []);
+    studio.close().await;
+}
+
+async fn files_of_a_run_that_came_to_nothing_are_found_where_an_earlier_one_published() {
+    let studio = settled(None).await;
+    let photo = photo(&studio);
+    let first = submit(&*studio.queue, to("u1", 160, &photo)).await.unwrap().run;
+    assert_succeeded(&studio, &first, 1).await;
+    let before = published(&studio).await;
+    // A folder in the way of one of the second run's files, and nobody who settles it.
+    let settling = Pausable::Kind("settle_publication".into());
+    studio.queue.pause(&settling).await.unwrap();
+    let obstacle = studio.file("store/_published/u1/image/180w.webp/in the way");
+    std::fs::create_dir_all(&obstacle).unwrap();
+    let second = submit(&*studio.queue, to("u1", 180, &photo)).await.unwrap().run;
+    assert_eq!(studio.ended(&second).await.state, RunState::Failed);
+    std::fs::remove_dir_all(obstacle.parent().unwrap()).unwrap();
+    let lost = JobFilter { kind: Some("settle_publication".into()), ..JobFilter::default() };
+    studio.queue.cancel_all(&lost).await.unwrap();
+    studio.queue.resume(&settling).await.unwrap();
+
+    let (found, _) = look(&studio, LOOK).await;
+    let (mended, tally) = look(&studio, MEND).await;
+
+    let at = "_published/u1";
+    assert_eq!(told(&found), [(Trouble::Publication, at, Outcome::Mendable)], "{found:?}");
+    assert!(found[0].message.contains(&format!("files of {second} lie where those of {first} should")));
+    assert_eq!(told(&mended), [(Trouble::Publication, at, Outcome::Mended)], "{mended:?}");
+    assert!(tally.is_clean());
+    let lists = async || studio.shop.blobs.list("_publications").await.unwrap();
+    studio.until(async || lists().await.len() == 1).await;
+    studio.until(async || look(&studio, LOOK).await.0.is_empty()).await;
+    assert!(published(&studio).await == before, "the same keys with the same bytes");
+    studio.close().await;
+}
+
+async fn published(studio: &Studio) -> BTreeMap<String, Vec<u8>> {
+    let mut published = BTreeMap::new();
+    for key in studio.shop.blobs.list("_published").await.unwrap() {
+        let bytes = studio.shop.blobs.get_bytes(&key).await.unwrap();
+        published.insert(key, bytes.to_vec());
+    }
+    published
+}
+
+/// As a database finds it that was restored from before the run.
+async fn what_an_unknown_run_published_is_found_and_goes_after_a_while() {
+    let studio = settled(None).await;
+    let photo = photo(&studio);
+    let (known, unknown) = (
+        submit(&*studio.queue, to("u1", 160, &photo)).await.unwrap().run,
+        submit(&*studio.queue, to("u2", 180, &photo)).await.unwrap().run,
+    );
+    for run in [&known, &unknown] {
+        assert_succeeded(&studio, run, 1).await;
+    }
+    let is_theirs = |key: &String| key.starts_with("_published/u2");
+    let mut before = published(&studio).await;
+    for owner in studio.queue.entries("publication", None, 10).await.unwrap() {
+        if owner.body["run"] == unknown.as_str() {
+            studio.queue.delete_entry("publication", &owner.key).await.unwrap();
+        }
+    }
+    studio.queue.delete_run(&unknown).await.unwrap();
+
+    let outcomes = async |options| {
+        let (mut findings, _) = look(&studio, options).await;
+        findings.retain(|it| it.trouble == Trouble::Publication);
+        findings.into_iter().map(|it| (it.at, it.outcome)).collect::<Vec<_>>()
+    };
+    let told = |outcome| vec![("_published/u2".to_owned(), outcome)];
+    assert_eq!(outcomes(MEND).await, told(Outcome::Waits), "it is seen for the first time");
+    assert!(published(&studio).await == before);
+    assert_eq!(outcomes(LOOK).await, told(Outcome::Mendable));
+    assert_eq!(outcomes(MEND).await, told(Outcome::Mended));
+
+    assert_eq!(outcomes(LOOK).await, []);
+    before.retain(|key, _| !is_theirs(key));
+    assert!(published(&studio).await == before, "nobody else's was touched");
+    studio.close().await;
+}
+
+/// A restore drill on the live store: both are at work.
+async fn a_copy_of_the_database_leaves_what_it_does_not_know() {
+    let studio = settled(None).await;
+    let photo = photo(&studio);
+    let both = succeeds(&studio, &images(100), &photo).await;
+    sweep(&studio).await;
+    let copy = studio.file("copy.db");
+    let here = format!("sqlite:{}", studio.file("queue.db").display());
+    telecine_queue::backup(&here, &copy).await.unwrap();
+    let queue = telecine_queue::open(&format!("sqlite:{}", copy.display())).await.unwrap();
+    let store = Blobs::in_folder(&studio.file("store")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let scratch = folder.path().join("scratch");
+    let twin =
+        Studio::arranged(queue, store, folder, &scratch, |shop| shop.keep_unpublished = Duration::ZERO).await;
+    let ours = succeeds(&studio, &images(120), &photo).await;
+    let theirs = succeeds(&twin, &images(140), &crate::studio::photo(&twin)).await;
+    let before = (contents(&studio, &ours).await, contents(&twin, &theirs).await);
+
+    for each in [&studio, &twin, &studio, &twin] {
+        sweep(each).await;
+        sweep(each).await;
+        look(each, MEND).await;
+        look(each, MEND).await;
+    }
+
+    assert!((contents(&studio, &ours).await, contents(&twin, &theirs).await) == before);
+    for each in [&studio, &twin] {
+        let (_, tally) = look(each, MEND).await;
+        assert!(tally.left_out.iter().any(|why| why.contains("--claim-store")), "{tally:?}");
+    }
+    // The drill is over, and its database gone.
+    twin.close().await;
+    let claim = ReconcileOptions { claim_store: true, ..MEND };
+    let orphan = keys::of_run("", &theirs);
+    for (options, outcome) in [(claim, Outcome::Waits), (MEND, Outcome::Mended)] {
+        let (findings, _) = look(&studio, options).await;
+        assert!(told(&findings).contains(&(Trouble::Orphan, orphan.as_str(), outcome)), "{findings:?}");
+    }
+    sweep(&studio).await;
+    assert!(look(&studio, LOOK).await.1.left_out.is_empty());
+    contents(&studio, &both).await;
     studio.close().await;
 }

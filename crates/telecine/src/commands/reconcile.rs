@@ -40,6 +40,7 @@ pub(super) async fn run(flags: &ReconcileFlags, config: &Config, output: &Output
     let options = ReconcileOptions {
         mend: flags.mend,
         deep: flags.deep,
+        claim_store: flags.claim_store,
         unfinished_older_than: flags.older_than.max(LONGEST_PUT),
     };
 
@@ -91,6 +92,7 @@ fn line(finding: &Finding, colour: Colour) -> String {
         Trouble::Damaged => "damaged",
         Trouble::Orphan => "orphan",
         Trouble::Leftover => "leftover",
+        Trouble::Publication => "published",
         Trouble::StaleCache => "cache",
         Trouble::Unfinished => "unfinished",
         Trouble::Unreadable => "unreadable",
@@ -100,14 +102,19 @@ fn line(finding: &Finding, colour: Colour) -> String {
 }
 
 fn summarise(tally: &Tally, options: ReconcileOptions) {
+    if tally.is_claimed {
+        say("this database is the only one of the store from now on");
+    }
     for why in &tally.left_out {
         say(format_args!("not looked at: {}", harmless(why)));
     }
     say(format_args!(
-        "looked at {}, {} of the store and {} of the cache: {} to mend, {} mended, {} left for later, {} lost",
+        "looked at {}, {} of the store, {} of the cache and {} that callers chose: \
+         {} to mend, {} mended, {} left for later, {} lost",
         human::count(tally.runs, "run"),
         human::count(tally.folders, "folder"),
         tally.cache_entries,
+        human::count(tally.places, "place"),
         tally.mendable,
         tally.mended,
         tally.waits,

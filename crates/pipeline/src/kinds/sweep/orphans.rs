@@ -8,10 +8,10 @@
 use std::collections::BTreeSet;
 
 use futures_util::TryStreamExt;
-use telecine_queue::{RunFilter, RunId, RunPage, Timestamp};
+use telecine_queue::{RunFilter, RunId, RunPage};
 use tokio_util::sync::CancellationToken;
 
-use super::note::{Note, is_shared};
+use super::note::Note;
 use super::{Swept, is_older};
 use crate::blobs::StoreError;
 use crate::failure::Attempted;
@@ -24,23 +24,13 @@ use crate::workshop::Workshop;
 const PAGE: usize = 200;
 /// A tenant's folder costs the store as much as some looks cost the database.
 const COST_OF_TENANT: usize = 5;
-/// So many are kept in mind.
-const MOST: usize = 1_000;
 
 pub(super) async fn sweep(
     shop: &Workshop,
     stopping: &CancellationToken,
-    database: &str,
     note: &mut Note,
     swept: &mut Swept,
 ) -> Attempted<()> {
-    if is_shared(&shop.blobs, database).await? {
-        tracing::info!(
-            "several databases use the store: blobs of runs that this one does not know are left alone"
-        );
-        note.orphans.clear();
-        return Ok(());
-    }
     // What earlier sweeps have seen; what this one sees is for later ones.
     remove_old(shop, stopping, note, swept).await?;
     let mut left = shop.sweep_pages as usize * PAGE;
@@ -63,9 +53,9 @@ async fn look_at_a_page(shop: &Workshop, note: &mut Note) -> Attempted<Option<us
         let Ok(id) = name.parse::<RunId>() else { continue };
         let prefix = format!("{tenant}/{id}");
         if shop.queue.get_run(&id).await?.is_some() {
-            note.orphans.remove(&prefix);
-        } else if note.orphans.len() < MOST {
-            note.orphans.entry(prefix).or_insert_with(Timestamp::now);
+            note.forget_unknown(&prefix);
+        } else {
+            note.remember_unknown(prefix);
         }
     }
     note.orphans_after = runs.last().map(|run| (tenant, run.clone()));
@@ -107,25 +97,26 @@ async fn remove_old(
     swept: &mut Swept,
 ) -> Attempted<()> {
     let seen = note.orphans.iter().filter(|(_, since)| is_older(**since, shop.keep_unpublished));
-    let mut old: BTreeSet<String> = seen.map(|(prefix, _)| prefix.clone()).collect();
+    // What was published under keys of others is left to whoever reconciles.
+    let run_of = |prefix: &str| prefix.rsplit('/').next()?.parse::<RunId>().ok();
+    let mut old: Vec<(String, RunId)> =
+        seen.filter_map(|(prefix, _)| Some((prefix.clone(), run_of(prefix)?))).collect();
     if old.is_empty() {
         return Ok(());
     }
     let Some(borrowed) = borrowed_prefixes(shop, stopping).await? else { return Ok(()) };
-    old.retain(|prefix| !borrowed.contains(prefix));
-    for prefix in old {
+    old.retain(|(prefix, _)| !borrowed.contains(prefix));
+    for (prefix, id) in old {
         if stopping.is_cancelled() {
             return Ok(());
         }
-        let id = prefix.rsplit('/').next().and_then(|name| name.parse::<RunId>().ok());
-        let Some(id) = id else { continue };
         match judge(shop, &prefix, &id).await? {
             Stray::Wanted | Stray::Young { .. } => continue,
             Stray::Old { .. } => {}
         }
         let removed = remove_blobs(&shop.blobs, &prefix).await?;
         tracing::info!(prefix, removed, "removed blobs of a run that the database does not know");
-        note.orphans.remove(&prefix);
+        note.forget_unknown(&prefix);
         swept.orphans += 1;
         swept.blobs += removed;
     }

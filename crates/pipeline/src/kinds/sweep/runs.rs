@@ -13,7 +13,7 @@ use crate::failure::Attempted;
 use crate::keys;
 use crate::kinds::conclude::named;
 use crate::lifetime::{Broom, Deleted, announce_loss, delete, end_again};
-use crate::published::remove_unfinished;
+use crate::published::settle_unfinished;
 use crate::records::{
     INPUT, InputRecord, LIFETIME, LifetimeRecord, OutputRecord, RunRecord, read, read_all, read_versioned,
 };
@@ -123,7 +123,7 @@ async fn remove_unpublished(
     let run = shop.queue.get_run(id).await?;
     let is_over = |run: &Run| run.finished_at.is_some_and(|at| is_older(at, shop.keep_unpublished));
     let Some(run) = run.filter(is_over) else { return Ok(false) };
-    swept.blobs += remove_unfinished(&*shop.queue, &shop.blobs, &shop.published, &run).await?;
+    settle_unfinished(shop, &run).await?;
     let named = published(shop, &run).await?;
     let stored: Vec<BlobMeta> = shop.blobs.entries(&keys::of_run(&run.tenant, id)).try_collect().await?;
     let unnamed = stored.into_iter().filter(|blob| !named.contains(&blob.key));
