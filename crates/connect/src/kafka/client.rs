@@ -137,7 +137,8 @@ mod tests {
         for protocol in ["classic", "consumer"] {
             let mut options = KafkaOptions::new("127.0.0.1:1");
             options.properties.insert("group.protocol".into(), protocol.into());
-            let made: Result<BaseConsumer<Logged>, _> = reading(&options).create_with_context(Logged);
+            let made: Result<BaseConsumer<Logged>, _> =
+                reading(&options).create_with_context(Logged::default());
             assert!(made.is_ok(), "{protocol}: {:?}", made.err());
         }
     }
