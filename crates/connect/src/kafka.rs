@@ -16,6 +16,7 @@ mod client;
 mod cloud_event;
 mod desk;
 mod figures;
+mod incoming;
 mod intake;
 mod lag;
 mod membership;

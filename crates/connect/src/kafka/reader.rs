@@ -12,7 +12,8 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client::{reading, unusable};
-use super::desk::{Desk, Incoming};
+use super::desk::Desk;
+use super::incoming::Incoming;
 use super::lag;
 use super::membership::{Membership, commit};
 use super::{Kafka, KafkaError, KafkaOptions, figures};
@@ -137,12 +138,13 @@ impl Reader {
     fn gather(&mut self) -> Option<(RDKafkaErrorCode, String)> {
         let has_more = self.flow == Flow::Open && !self.gathered.is_empty();
         let mut wait = if has_more { Duration::ZERO } else { POLL };
-        let mut bytes: usize = self.gathered.iter().map(Incoming::bytes).sum();
+        let mut bytes: usize = self.gathered.iter().map(Incoming::kept_bytes).sum();
         while let Some(polled) = self.consumer.poll(wait) {
             match polled {
                 Ok(record) => {
-                    bytes += record.payload_len();
-                    self.gathered.push(Incoming::new(record.detach()));
+                    let incoming = Incoming::of(&record);
+                    bytes += incoming.kept_bytes();
+                    self.gathered.push(incoming);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "records cannot be read for now");

@@ -5,6 +5,7 @@ use serde_json::json;
 use telecine_pipeline::{NoSubmission, RequestFault};
 use telecine_queue::QueueError;
 
+use super::incoming::Incoming;
 use super::publisher::{NotSent, Outgoing, Publisher};
 use super::request::Addressee;
 use super::{Format, KafkaOptions};
@@ -113,10 +114,10 @@ fn with(headers: OwnedHeaders, told: &[(&str, &str)]) -> OwnedHeaders {
 pub(super) async fn put_away(
     publisher: &Publisher,
     topic: &str,
-    record: &OwnedMessage,
+    incoming: &Incoming,
     refusal: &Refusal,
 ) -> Result<(), NotSent> {
-    let omitted = record.payload().map_or(0, <[u8]>::len).to_string();
+    let (record, omitted) = (&incoming.record, incoming.value_bytes.to_string());
     let omitting = |headers| with(headers, &[("telecine-value-omitted-bytes", &omitted)]);
     // Copied as they are: their names may be anything.
     let whole = refusal.headers(record, record.headers().cloned().unwrap_or_default(), true);
@@ -126,7 +127,9 @@ pub(super) async fn put_away(
         (None, None, omitting(refusal.headers(record, OwnedHeaders::new(), true))),
         (None, None, omitting(refusal.headers(record, OwnedHeaders::new(), false))),
     ];
-    for (key, value, headers) in forms {
+    // Of what was not kept there is no whole.
+    let is_whole = record.payload().map_or(0, <[u8]>::len) == incoming.value_bytes;
+    for (key, value, headers) in forms.into_iter().skip(usize::from(!is_whole)) {
         match publisher.send(Outgoing { topic, key, value, headers }).await {
             Err(NotSent::TooLarge) => {}
             sent => return sent,
