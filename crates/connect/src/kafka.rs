@@ -26,6 +26,7 @@ mod refusal;
 mod request;
 mod response;
 mod sink;
+mod unreadable;
 
 use std::collections::BTreeMap;
 use std::fmt;

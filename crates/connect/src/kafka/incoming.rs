@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, OnceCell};
 
-use rdkafka::message::{BorrowedMessage, Message, OwnedMessage};
+use rdkafka::message::{BorrowedMessage, Message, OwnedMessage, Timestamp};
 
 use super::cloud_event::headers_bytes;
 use super::refusal::Refusal;
@@ -37,6 +37,16 @@ impl Incoming {
         let (partition, offset) = (record.partition(), record.offset());
         let place = OwnedMessage::new(None, None, topic, timestamp, partition, offset, None);
         Self::new(place, value_bytes, 0, Some(too_large(bytes)))
+    }
+
+    /// One that cannot be had.
+    pub(super) fn unreadable(topic: &str, partition: i32, offset: i64) -> Self {
+        let detail =
+            "the batch that it is in is damaged, or larger than receive.message.max.bytes when unpacked";
+        let refused = Refusal::new("unreadable", detail);
+        let timestamp = Timestamp::NotAvailable;
+        let place = OwnedMessage::new(None, None, topic.to_owned(), timestamp, partition, offset, None);
+        Self::new(place, 0, 0, Some(refused))
     }
 
     fn new(record: OwnedMessage, value_bytes: usize, kept_bytes: usize, refused: Option<Refusal>) -> Self {

@@ -26,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         small_records_keep_all_that_they_have_in_a_topic_of_small_batches,
         what_was_put_away_is_not_put_away_again_for_anothers_sake,
         of_what_was_far_too_large_only_the_place_is_kept,
+        a_batch_that_nobody_can_unpack_stops_nothing,
     ]
 }
 
@@ -179,5 +180,38 @@ async fn of_what_was_far_too_large_only_the_place_is_kept() {
     assert_eq!(header(&dead[0], "telecine-value-omitted-bytes"), Some(bytes.to_string()));
     assert_eq!((dead[0].key(), dead[0].payload()), (None, None));
     assert_eq!(office.server.count(&office.options.response_topic), 0, "it was not looked into");
+    office.queue.close().await;
+}
+
+async fn a_batch_that_nobody_can_unpack_stops_nothing() {
+    let arrange = |options: &mut KafkaOptions| {
+        for name in ["fetch.max.bytes", "receive.message.max.bytes"] {
+            options.properties.insert(name.into(), "2000000".into());
+        }
+        *options.properties.get_mut("fetch.max.bytes").unwrap() = "1000000".into();
+    };
+    let office = Office::with(&shared(), &On::Sqlite, 2, arrange).await;
+    let (topic, zeros) = (&office.options.request_topic, "0".repeat(5 << 20));
+    // It is the first of its partition, and again behind one that can be read.
+    let packed = [("compression.type", "zstd"), ("message.max.bytes", "10000000")];
+    office.server.produce_with(&packed, topic, [Sent::new(&zeros).key("here")]);
+    office.produce([Sent::new(office.request("first")).key("here")]);
+    office.server.produce_with(&packed, topic, [Sent::new(&zeros).key("here")]);
+    office.produce([Sent::new(office.request("second")).key("here")]);
+    office.produce_requests("all-over", 10);
+
+    let intake = office.intake();
+    office.until_runs(12).await;
+    office.until_committed(14).await;
+    intake.stop().await;
+
+    let dead = office.server.read(&office.options.dead_letter_topic, 2);
+    let named = |letter, name: &str| header(letter, name).unwrap();
+    let mut told: Vec<_> = dead
+        .iter()
+        .map(|it| (named(it, "telecine-source-offset"), named(it, "telecine-problem-code")))
+        .collect();
+    told.sort_unstable();
+    assert_eq!(told, [("0".into(), "unreadable".into()), ("2".into(), "unreadable".into())]);
     office.queue.close().await;
 }
