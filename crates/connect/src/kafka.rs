@@ -17,6 +17,7 @@ mod cloud_event;
 mod complaint;
 mod desk;
 mod figures;
+mod incoming;
 mod intake;
 mod lag;
 mod membership;
@@ -26,6 +27,7 @@ mod refusal;
 mod request;
 mod response;
 mod sink;
+mod unreadable;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -173,8 +173,11 @@ impl fmt::Display for Input {
 /// An address without what may let somebody in: user, password, and the query, which may be a signature.
 pub(crate) fn without_secrets(address: &str) -> String {
     let Ok(mut url) = Url::parse(address) else {
-        // A relative one, or none at all.
-        return address.split(['?', '#']).next().unwrap_or_default().to_owned();
+        // A relative one, or none at all: what stands for a user in that cannot be told.
+        return match address.split_once("://") {
+            Some((scheme, _)) => format!("{scheme}://…"),
+            None => address.split(['?', '#']).next().unwrap_or_default().to_owned(),
+        };
     };
     // Addresses without a host have neither.
     let _ = (url.set_username(""), url.set_password(None));
@@ -195,5 +198,6 @@ mod tests {
         assert_eq!(shown("https://user:pass@a.example/film.mp4"), "https://a.example/film.mp4");
         assert_eq!(shown("https://a.example/film.mp4?sig=abc#x"), "https://a.example/film.mp4?…");
         assert_eq!(shown("/film.mp4?sig=abc"), "/film.mp4");
+        assert_eq!(shown("http://user:pass@[::1]:99999/x?sig=abc"), "http://…");
     }
 }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rdkafka::message::{Headers, Message, OwnedMessage};
+use rdkafka::message::{Header, Headers, Message, OwnedMessage};
 use serde_json::Value;
 
 use super::refusal::Refusal;
@@ -38,11 +38,16 @@ pub(super) fn header_bytes<'a>(record: &'a OwnedMessage, name: &str) -> Option<&
     record.headers()?.iter().filter(|header| header.key.eq_ignore_ascii_case(name)).last()?.value
 }
 
-/// The client panics when it meets the name of a header that is no UTF-8; on the wire it may be any bytes.
+/// How large headers are. `None`: one has a name that is no UTF-8, as Kafka allows; when it meets that, the client panics.
+pub(super) fn headers_bytes(headers: &impl Headers) -> Option<usize> {
+    let bytes = |header: Header<'_, &[u8]>| header.key.len() + header.value.map_or(0, <[u8]>::len);
+    catch_unwind(AssertUnwindSafe(|| headers.iter().map(bytes).sum())).ok()
+}
+
 fn require_readable_headers(record: &OwnedMessage) -> Result<(), Refusal> {
-    let read = AssertUnwindSafe(|| record.headers().map(|headers| headers.iter().count()));
-    let wrong = |_| Refusal::new("bad_header", "the name of a header is not UTF-8");
-    catch_unwind(read).map(drop).map_err(wrong)
+    let is_readable = record.headers().is_none_or(|headers| headers_bytes(headers).is_some());
+    let wrong = || Refusal::new("bad_header", "the name of a header is not UTF-8");
+    is_readable.then_some(()).ok_or_else(wrong)
 }
 
 /// Takes the envelope off, if there is one.

@@ -1,14 +1,13 @@
 //! Where records become runs: many in one transaction, and each of them once.
 
-use std::cell::{Cell, OnceCell};
-
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use rdkafka::message::{Message, OwnedMessage};
+use rdkafka::message::OwnedMessage;
 use telecine_pipeline::kinds::INGEST;
 use telecine_pipeline::{NoSubmission, Submission, submit_all};
 use telecine_queue::{JobState, QueueError, RunFilter, RunPage};
 
+use super::incoming::Incoming;
 use super::publisher::NotSent;
 use super::refusal::{KEY_REUSED, Refusal, answer, place, put_away};
 use super::request::{Addressee, Asked, addressee, read};
@@ -28,24 +27,6 @@ pub(super) struct Away(String);
 impl From<QueueError> for Away {
     fn from(error: QueueError) -> Self {
         Self(error.to_string())
-    }
-}
-
-/// A record that was read, and how far it is: what was done with it is not done again for the sake of others.
-pub(super) struct Incoming {
-    pub(super) record: OwnedMessage,
-    /// It is in the dead-letter topic, for this.
-    put_away: OnceCell<Refusal>,
-    is_done: Cell<bool>,
-}
-
-impl Incoming {
-    pub(super) fn new(record: OwnedMessage) -> Self {
-        Self { record, put_away: OnceCell::new(), is_done: Cell::new(false) }
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.record.payload().map_or(0, <[u8]>::len)
     }
 }
 
@@ -99,7 +80,7 @@ impl Desk {
     }
 
     async fn checked<'a>(&self, it: &'a Incoming) -> Result<(&'a Incoming, Checked), Away> {
-        let checked = match it.put_away.get() {
+        let checked = match it.put_away.get().or(it.refused.as_ref()) {
             Some(refusal) => Err(refusal.clone()),
             None => self.submission(&it.record).await?,
         };
@@ -168,7 +149,7 @@ impl Desk {
         let not_sent = |topic: &str, error: NotSent| Away(format!("topic `{topic}`: {error}"));
         if it.put_away.get().is_none() {
             let topic = &options.dead_letter_topic;
-            put_away(publisher, topic, record, refusal).await.map_err(|error| not_sent(topic, error))?;
+            put_away(publisher, topic, it, refusal).await.map_err(|error| not_sent(topic, error))?;
             figures::refused();
             let (code, detail) = (&refusal.code, &refusal.detail);
             tracing::warn!(code, detail, place = place(record), "a record went to the dead-letter topic");

@@ -1,21 +1,23 @@
 //! The reader: one consumer, what was gathered from it, and whether anything may be taken in.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::error::{KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::Message;
+use rdkafka::{Offset, TopicPartitionList};
 use telecine_queue::Backoff;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client::{reading, unusable};
-use super::desk::{Desk, Incoming};
-use super::lag;
+use super::desk::Desk;
+use super::incoming::Incoming;
 use super::membership::{Membership, commit};
-use super::{Kafka, KafkaError, KafkaOptions, figures};
+use super::{Kafka, KafkaError, KafkaOptions, figures, lag, unreadable};
 
 /// How long a poll waits for a first record.
 const POLL: Duration = Duration::from_millis(100);
@@ -27,6 +29,11 @@ const TAKE_WITHIN: Duration = Duration::from_secs(60);
 pub(super) const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Who has read for so long has left behind whatever broke the reader before.
 pub(super) const STEADY_AFTER: Duration = Duration::from_secs(10);
+/// A batch that cannot be unpacked may have been damaged on its way: it is read again for so long.
+const UNREADABLE_AFTER: Duration = Duration::from_secs(3);
+/// So many records of it are passed over before others are looked at.
+const PASSED_AT_ONCE: i64 = 100;
+const SEEK_WITHIN: Duration = Duration::from_secs(5);
 const COMMIT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// While it is too deep, the backlog is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -62,6 +69,10 @@ pub(super) struct Reader {
     kafka: Kafka,
     options: Arc<KafkaOptions>,
     gathered: Vec<Incoming>,
+    /// Where to go on in each partition of which something was read.
+    next: BTreeMap<i32, i64>,
+    /// Since when there is something that cannot be unpacked.
+    unreadable_since: Option<Instant>,
     /// How many are taken in at once: fewer after a time-out, so that something is done within the time.
     portion: usize,
     flow: Flow,
@@ -95,6 +106,8 @@ impl Reader {
             kafka: kafka.clone(),
             options: Arc::clone(&kafka.options),
             gathered: Vec::new(),
+            next: BTreeMap::new(),
+            unreadable_since: None,
             portion: kafka.options.batch,
             flow: Flow::Open,
             commit_at: None,
@@ -112,6 +125,9 @@ impl Reader {
         while !self.stop.is_cancelled() {
             if let Some((code, reason)) = self.gather() {
                 return Ended::Broken(format!("the consumer is beyond recovery: {code}: {reason}"));
+            }
+            if self.unreadable_since.take_if(|since| since.elapsed() >= UNREADABLE_AFTER).is_some() {
+                self.pass_over_unreadable();
             }
             if steady_at.take_if(|at| *at <= Instant::now()).is_some() {
                 self.kafka.broker.tell_intake_broken(false);
@@ -137,19 +153,24 @@ impl Reader {
     fn gather(&mut self) -> Option<(RDKafkaErrorCode, String)> {
         let has_more = self.flow == Flow::Open && !self.gathered.is_empty();
         let mut wait = if has_more { Duration::ZERO } else { POLL };
-        let mut bytes: usize = self.gathered.iter().map(Incoming::bytes).sum();
+        let mut bytes: usize = self.gathered.iter().map(Incoming::kept_bytes).sum();
         while let Some(polled) = self.consumer.poll(wait) {
             match polled {
                 Ok(record) => {
                     self.membership.complaints.forget();
-                    bytes += record.payload_len();
-                    self.gathered.push(Incoming::new(record.detach()));
+                    let incoming = Incoming::of(&record);
+                    self.next.insert(record.partition(), record.offset() + 1);
+                    bytes += incoming.kept_bytes();
+                    self.gathered.push(incoming);
                 }
                 Err(error) => {
                     let reason = self.membership.complaints.explain(&error);
                     tracing::warn!(reason, "records cannot be read for now");
                     if let Some(fatal) = self.consumer.client().fatal_error() {
                         return Some(fatal);
+                    }
+                    if unreadable::tells_of_it(&error) {
+                        self.unreadable_since.get_or_insert_with(Instant::now);
                     }
                 }
             }
@@ -161,8 +182,44 @@ impl Reader {
         let lost = self.membership.lost();
         if !lost.is_empty() {
             self.gathered.retain(|incoming| !lost.contains(&incoming.record.partition()));
+            self.next.retain(|partition, _| !lost.contains(partition));
         }
         None
+    }
+
+    /// In every partition that is ours: which one it is, nobody says.
+    fn pass_over_unreadable(&mut self) {
+        for partition in self.membership.assigned() {
+            if let Err(error) = self.pass_over(partition) {
+                tracing::warn!(%error, partition, "what cannot be unpacked could not be passed over");
+            }
+        }
+    }
+
+    fn pass_over(&mut self, partition: i32) -> KafkaResult<()> {
+        let (topic, from) = (&self.options.request_topic, self.stands_at(partition)?);
+        let end = unreadable::end_of_it(&self.options, partition, from, PASSED_AT_ONCE)?;
+        if end == from {
+            return Ok(());
+        }
+        self.consumer.seek(topic, partition, Offset::Offset(end), SEEK_WITHIN)?;
+        self.next.insert(partition, end);
+        self.gathered.extend((from..end).map(|offset| Incoming::unreadable(topic, partition, offset)));
+        Ok(())
+    }
+
+    fn stands_at(&self, partition: i32) -> KafkaResult<i64> {
+        if let Some(next) = self.next.get(&partition) {
+            return Ok(*next);
+        }
+        let topic = &self.options.request_topic;
+        let mut asked = TopicPartitionList::new();
+        asked.add_partition(topic, partition);
+        let committed = self.consumer.committed_offsets(asked, SEEK_WITHIN)?;
+        match committed.elements().first().map(|place| place.offset()) {
+            Some(Offset::Offset(next)) => Ok(next),
+            _ => Ok(self.consumer.fetch_watermarks(topic, partition, SEEK_WITHIN)?.0),
+        }
     }
 
     fn commit(&mut self) {

@@ -1,16 +1,20 @@
 //! Records that can never become a run: they go to the dead-letter topic as they came, with what is wrong with them.
 
-use rdkafka::message::{Header, Message, OwnedHeaders, OwnedMessage};
+use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
 use serde_json::json;
 use telecine_pipeline::{NoSubmission, RequestFault};
 use telecine_queue::QueueError;
 
+use super::cloud_event::headers_bytes;
+use super::incoming::Incoming;
 use super::publisher::{NotSent, Outgoing, Publisher};
 use super::request::Addressee;
 use super::{Format, KafkaOptions};
 
 /// Of what is wrong, so much is told.
 const LONGEST_DETAIL: usize = 2_000;
+/// How the headers begin that a dead letter has of us.
+const OURS: [&str; 3] = ["telecine-problem", "telecine-source-", "telecine-value-omitted-"];
 pub(super) const KEY_REUSED: &str = "key_reused";
 /// A fault that is not the record's: whoever configures the store mends it.
 const OF_OUR_OWN: &str = "storage_invalid";
@@ -108,25 +112,37 @@ fn with(headers: OwnedHeaders, told: &[(&str, &str)]) -> OwnedHeaders {
     told.iter().fold(headers, |headers, (key, value)| headers.insert(Header { key, value: Some(*value) }))
 }
 
+/// The headers that a record came with, but for those of the dead letter that it may have been before. Where a name is no UTF-8,
+/// all of them as they are: they can be copied, but not looked at.
+fn originals(record: &OwnedMessage) -> OwnedHeaders {
+    let Some(headers) = record.headers() else { return OwnedHeaders::new() };
+    if headers_bytes(headers).is_none() {
+        return headers.clone();
+    }
+    let is_ours = |name: &str| OURS.iter().any(|prefix| name.starts_with(prefix));
+    headers.iter().filter(|header| !is_ours(header.key)).fold(OwnedHeaders::new(), OwnedHeaders::insert)
+}
+
 /// Sends a record to the dead-letter topic. Of one that is too large even for that, the value is left out, then key and
 /// headers, and in the end all but where it is: a record that nobody can put away would stop its partition.
 pub(super) async fn put_away(
     publisher: &Publisher,
     topic: &str,
-    record: &OwnedMessage,
+    incoming: &Incoming,
     refusal: &Refusal,
 ) -> Result<(), NotSent> {
-    let omitted = record.payload().map_or(0, <[u8]>::len).to_string();
+    let (record, omitted) = (&incoming.record, incoming.value_bytes.to_string());
     let omitting = |headers| with(headers, &[("telecine-value-omitted-bytes", &omitted)]);
-    // Copied as they are: their names may be anything.
-    let whole = refusal.headers(record, record.headers().cloned().unwrap_or_default(), true);
+    let whole = refusal.headers(record, originals(record), true);
     let forms = [
         (record.key(), record.payload(), whole.clone()),
         (record.key(), None, omitting(whole)),
         (None, None, omitting(refusal.headers(record, OwnedHeaders::new(), true))),
         (None, None, omitting(refusal.headers(record, OwnedHeaders::new(), false))),
     ];
-    for (key, value, headers) in forms {
+    // Of what was not kept there is no whole.
+    let is_whole = record.payload().map_or(0, <[u8]>::len) == incoming.value_bytes;
+    for (key, value, headers) in forms.into_iter().skip(usize::from(!is_whole)) {
         match publisher.send(Outgoing { topic, key, value, headers }).await {
             Err(NotSent::TooLarge) => {}
             sent => return sent,
@@ -187,11 +203,26 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rdkafka::message::Timestamp;
+
     use super::*;
 
     fn impossible(code: &str) -> NoSubmission {
         let (path, message) = ("input.upload".into(), "why".into());
         NoSubmission::Impossible(vec![RequestFault { path, code: code.into(), message }])
+    }
+
+    #[test]
+    fn a_letter_that_comes_back_has_our_headers_once() {
+        let told = [("origin", "test"), ("telecine-problem-code", "old"), ("telecine-source-offset", "1")];
+        let (topic, at) = ("requests".to_owned(), Timestamp::NotAvailable);
+        let headers = Some(with(OwnedHeaders::new(), &told));
+        let record = OwnedMessage::new(None, None, topic, at, 0, 7, headers);
+
+        let headers = Refusal::new("empty", "why").headers(&record, originals(&record), true);
+        let named = |name: &str| headers.iter().filter(|it| it.key == name).map(|it| it.value).collect();
+        let (codes, origins): (Vec<_>, Vec<_>) = (named("telecine-problem-code"), named("origin"));
+        assert_eq!((codes, origins), (vec![Some(&b"empty"[..])], vec![Some(&b"test"[..])]));
     }
 
     #[test]

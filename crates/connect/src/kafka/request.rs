@@ -30,8 +30,7 @@ pub(super) struct Asked {
 pub(super) fn read(record: &OwnedMessage, options: &KafkaOptions) -> Result<Asked, Refusal> {
     let bytes = record.payload().map_or(0, <[u8]>::len);
     if bytes > LARGEST_VALUE {
-        let detail = format!("the value has {bytes} bytes; at most {LARGEST_VALUE} are taken");
-        return Err(Refusal::new("too_large", detail));
+        return Err(too_large(bytes));
     }
     let opened = open(record)?;
     let (request, id) = match options.format {
@@ -45,6 +44,10 @@ pub(super) fn read(record: &OwnedMessage, options: &KafkaOptions) -> Result<Aske
     let key = key(record, opened.event.as_ref(), id)?;
     let traceparent = opened.traceparent.filter(|text| is_traceparent(text));
     Ok(Asked { request, key, traceparent })
+}
+
+pub(super) fn too_large(bytes: usize) -> Refusal {
+    Refusal::new("too_large", format!("it has {bytes} bytes; at most {LARGEST_VALUE} are taken"))
 }
 
 /// Who waits for the result of a request, as far as that can be read.

@@ -210,8 +210,22 @@ impl KafkaServer {
 
     /// Sends records, each acknowledged.
     pub(crate) fn produce(&self, topic: &str, records: impl IntoIterator<Item = Sent>) {
-        let producer: ThreadedProducer<DefaultProducerContext> =
-            self.client().set("linger.ms", "5").create().expect("a producer");
+        self.produce_with(&[], topic, records);
+    }
+
+    /// The same, by a producer with properties of its own.
+    pub(crate) fn produce_with(
+        &self,
+        properties: &[(&str, &str)],
+        topic: &str,
+        records: impl IntoIterator<Item = Sent>,
+    ) {
+        let mut config = self.client();
+        config.set("linger.ms", "5");
+        for (name, value) in properties {
+            config.set(*name, *value);
+        }
+        let producer: ThreadedProducer<DefaultProducerContext> = config.create().expect("a producer");
         for Sent { key, value, headers } in records {
             let mut record = BaseRecord::<[u8], [u8]>::to(topic).payload(&value);
             record.key = key.as_deref();

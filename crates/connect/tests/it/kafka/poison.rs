@@ -25,6 +25,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_answer_that_nobody_takes_stops_nothing,
         small_records_keep_all_that_they_have_in_a_topic_of_small_batches,
         what_was_put_away_is_not_put_away_again_for_anothers_sake,
+        of_what_was_far_too_large_only_the_place_is_kept,
+        a_batch_that_nobody_can_unpack_stops_nothing,
     ]
 }
 
@@ -153,5 +155,63 @@ async fn what_was_put_away_is_not_put_away_again_for_anothers_sake() {
 
     assert_eq!(server.count(&response), 1);
     assert_eq!(server.count(&office.options.dead_letter_topic), POISON as i64 + 1, "each once");
+    office.queue.close().await;
+}
+
+async fn of_what_was_far_too_large_only_the_place_is_kept() {
+    let office = Office::with(&shared(), &On::Sqlite, 1, |_| ()).await;
+    let mut vast = office.request("vast");
+    vast["metadata"] = json!({ "zeros": "0".repeat(20 << 20) });
+    let bytes = vast.to_string().len();
+    // Small for the broker, which measures what is compressed.
+    let properties = [("compression.type", "lz4"), ("message.max.bytes", "100000000")];
+    let (topic, sent) = (&office.options.request_topic, Sent::new(vast).key("vast"));
+    office.server.produce_with(&properties, topic, [sent]);
+    office.produce([Sent::new(office.request("after"))]);
+
+    let intake = office.intake();
+    office.until_runs(1).await;
+    office.until_committed(2).await;
+    intake.stop().await;
+
+    let dead = office.server.read(&office.options.dead_letter_topic, 1);
+    assert_eq!(header(&dead[0], "telecine-problem-code").as_deref(), Some("too_large"));
+    assert_eq!(header(&dead[0], "telecine-source-offset").as_deref(), Some("0"));
+    assert_eq!(header(&dead[0], "telecine-value-omitted-bytes"), Some(bytes.to_string()));
+    assert_eq!((dead[0].key(), dead[0].payload()), (None, None));
+    assert_eq!(office.server.count(&office.options.response_topic), 0, "it was not looked into");
+    office.queue.close().await;
+}
+
+async fn a_batch_that_nobody_can_unpack_stops_nothing() {
+    let arrange = |options: &mut KafkaOptions| {
+        for name in ["fetch.max.bytes", "receive.message.max.bytes"] {
+            options.properties.insert(name.into(), "2000000".into());
+        }
+        *options.properties.get_mut("fetch.max.bytes").unwrap() = "1000000".into();
+    };
+    let office = Office::with(&shared(), &On::Sqlite, 2, arrange).await;
+    let (topic, zeros) = (&office.options.request_topic, "0".repeat(5 << 20));
+    // It is the first of its partition, and again behind one that can be read.
+    let packed = [("compression.type", "zstd"), ("message.max.bytes", "10000000")];
+    office.server.produce_with(&packed, topic, [Sent::new(&zeros).key("here")]);
+    office.produce([Sent::new(office.request("first")).key("here")]);
+    office.server.produce_with(&packed, topic, [Sent::new(&zeros).key("here")]);
+    office.produce([Sent::new(office.request("second")).key("here")]);
+    office.produce_requests("all-over", 10);
+
+    let intake = office.intake();
+    office.until_runs(12).await;
+    office.until_committed(14).await;
+    intake.stop().await;
+
+    let dead = office.server.read(&office.options.dead_letter_topic, 2);
+    let named = |letter, name: &str| header(letter, name).unwrap();
+    let mut told: Vec<_> = dead
+        .iter()
+        .map(|it| (named(it, "telecine-source-offset"), named(it, "telecine-problem-code")))
+        .collect();
+    told.sort_unstable();
+    assert_eq!(told, [("0".into(), "unreadable".into()), ("2".into(), "unreadable".into())]);
     office.queue.close().await;
 }
