@@ -25,9 +25,9 @@ use crate::media_type::MediaType;
 pub(crate) use layout::{Copied, copies};
 pub(crate) use list::Lists;
 pub(crate) use owner::{Claimant, Holding, Standing, Taken};
-pub use settle::unpublish;
 pub(crate) use settle::{
     Found, Promised, find, is_as_promised, promised, remove_all_but, remove_unowned, settle_unfinished,
+    unpublish,
 };
 pub(crate) use write::{Publication, sizes};
 

@@ -74,7 +74,8 @@ impl Parts {
     fn named(&self, steps: &[String]) -> Result<Vec<String>, QueueError> {
         let is_named = |first: &str| steps.iter().any(|step| step_of(step) == first);
         // Who has borrowed everything only publishes it: that follows again from what it takes in.
-        let is_planned = |part: &String| !matches!(step_of(part), kinds::INGEST | kinds::SCAN | kinds::PUBLISH);
+        let is_planned =
+            |part: &String| !matches!(step_of(part), kinds::INGEST | kinds::SCAN | kinds::PUBLISH);
         let is_planned = self.all.iter().any(is_planned);
         let ingest_alone = steps.iter().any(|step| step == kinds::INGEST)
             && self.all.iter().any(|part| part != kinds::INGEST && part != kinds::PUBLISH);

@@ -9,11 +9,14 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 use sha2::Digest;
 use telecine_media::{ImageFormat, ImageSpec, ImageVariant};
+use telecine_pipeline::records::{LIFETIME, LifetimeRecord, RunRecord};
 use telecine_pipeline::{
-    Blobs, Does, Input, Published, Recipe, Recipes, RunDocument, Step, StoreOptions, Submission, delete,
-    describe, retry, submit, unpublish,
+    Blobs, Does, Input, Published, Recipe, Recipes, RunDocument, Step, StoreOptions, Submission,
+    delete_everywhere, describe, retry, submit,
 };
-use telecine_queue::{AttemptOutcome, Job, JobFilter, JobState, Page, Pausable, RunId, RunState};
+use telecine_queue::{
+    AttemptOutcome, Job, JobFilter, JobState, NewRecord, Page, Pausable, RunId, RunState, Timestamp,
+};
 
 use crate::clips;
 use crate::optimize::{optimize, photo};
@@ -36,6 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_later_run_replaces_all_of_an_earlier_one,
         an_earlier_run_that_comes_late_leaves_the_later_one,
         what_a_deleted_run_published_goes_if_it_is_still_its_own,
+        a_run_that_is_just_being_retried_is_not_unpublished,
         borrowed_outputs_are_published_too,
         tenants_publish_apart,
         a_place_that_is_away_is_told_and_tried_again,
@@ -247,23 +251,46 @@ async fn what_a_deleted_run_published_goes_if_it_is_still_its_own() {
     let (photo, shop) = (photo(&studio, "photo.jpg"), &studio.shop);
     let first = succeeds(&studio, to(PREFIX, pictures(&[100]), &photo)).await;
     let second = succeeds(&studio, to(PREFIX, pictures(&[200]), &photo)).await;
+    let replaced = succeeds(&studio, to("u42/{media}/m8", pictures(&[100]), &photo)).await;
     let other = succeeds(&studio, to("u42/{media}/m8", pictures(&[300]), &photo)).await;
-    let remove =
-        async |run: &RunId| unpublish(&*studio.queue, &shop.blobs, &shop.published, run).await.unwrap();
+    let remove = async |run: &RunId| {
+        delete_everywhere(&*studio.queue, &shop.blobs, &shop.published, run).await.unwrap();
+    };
 
-    assert_eq!(remove(&first.id).await, 0, "the place is the second one's by now");
-    assert_eq!(hashes(&shop.blobs, "_published/u42/images/m7").await, told(&second));
-    assert_eq!(remove(&second.id).await, 3);
-    delete(&*studio.queue, &shop.blobs, &second.id).await.unwrap();
-
+    remove(&replaced.id).await;
+    assert_eq!(
+        hashes(&shop.blobs, "_published/u42/images/m8").await,
+        told(&other),
+        "it is the other's by now"
+    );
+    remove(&second.id).await;
     assert_eq!(hashes(&shop.blobs, "_published").await, told(&other));
-    assert_eq!(remove(&other.id).await, 3);
-    assert_eq!(shop.blobs.list("_publications").await.unwrap(), Vec::<String>::new());
-    assert_eq!(studio.queue.entries("publication", None, 10).await.unwrap(), []);
+    remove(&other.id).await;
+
+    studio.until(async || is_empty(&studio).await).await;
     // The place is free for anybody, also for one that came before.
     retry(&*studio.queue, &first.id, &["publish".into()]).await.unwrap();
     let first = succeeded(&studio, &first.id).await;
     assert_eq!(hashes(&shop.blobs, "_published").await, told(&first));
+    studio.close().await;
+}
+
+async fn a_run_that_is_just_being_retried_is_not_unpublished() {
+    let studio = Studio::open().await;
+    let shop = &studio.shop;
+    let run = succeeds(&studio, to(PREFIX, pictures(&[100]), &photo(&studio, "photo.jpg"))).await;
+    let retried = LifetimeRecord { retried_at: Some(Timestamp::now()), ..LifetimeRecord::default() };
+    let json = serde_json::to_value(&retried).unwrap();
+    studio
+        .queue
+        .put_record(&run.id, NewRecord::new(LifetimeRecord::TYPE, LIFETIME, json), None)
+        .await
+        .unwrap();
+
+    let refused = delete_everywhere(&*studio.queue, &shop.blobs, &shop.published, &run.id).await.unwrap_err();
+
+    assert_eq!(refused.code, "run_not_ended");
+    assert_eq!(hashes(&shop.blobs, "_published").await, told(&run));
     studio.close().await;
 }
 
