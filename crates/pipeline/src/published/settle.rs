@@ -84,6 +84,7 @@ async fn remove_files(
     let kept = stays.map(|run| lists.of(place, run)).unwrap_or_default();
     let files = lists.others_than(&kept);
     let removed = files.len();
+    published.blobs.remove_staged_of(lists.all_keys()).await?;
     published.blobs.delete_all(files).await?;
     lists.remove_others(place, stays).await?;
     Ok(removed)

@@ -3,6 +3,7 @@
 mod gate;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_a_deleted_run_published_goes_if_it_is_still_its_own,
         a_run_that_is_just_being_retried_is_not_unpublished,
         borrowed_outputs_are_published_too,
+        no_key_has_two_owners,
+        what_a_killed_worker_left_half_copied_goes,
         tenants_publish_apart,
         a_place_that_is_away_is_told_and_tried_again,
         what_a_run_could_not_publish_whole_goes,
@@ -145,6 +148,14 @@ async fn a_film_is_published_in_a_folder_apart() {
     assert_eq!(told(&run), found);
     for key in ["hls/master.m3u8", "video.mp4", "poster.jpg"] {
         assert!(found.contains_key(&format!("u42/videos/m7/{key}")), "{key} in {:?}", keys_of(&found));
+    }
+    // Whoever serves it can read it, and changes nothing of the store if it writes to it.
+    for (path, mode) in
+        [("www", 0o755), ("www/u42/videos/m7/hls", 0o755), ("www/u42/videos/m7/video.mp4", 0o644)]
+    {
+        let meta = std::fs::metadata(public.path().join(path)).unwrap();
+        assert_eq!(meta.mode() & 0o777, mode, "{path}");
+        assert!(meta.is_dir() || meta.nlink() == 1);
     }
     // It plays where it lies: playlists name what is beside them.
     let master = public.path().join("www/u42/videos/m7/hls/master.m3u8");
@@ -291,6 +302,42 @@ async fn a_run_that_is_just_being_retried_is_not_unpublished() {
 
     assert_eq!(refused.code, "run_not_ended");
     assert_eq!(hashes(&shop.blobs, "_published").await, told(&run));
+    studio.close().await;
+}
+
+async fn no_key_has_two_owners() {
+    let studio = Studio::open().await;
+    let (photo, blobs) = (photo(&studio, "photo.jpg"), &studio.shop.blobs);
+    let outer = succeeds(&studio, to("nest", pictures(&[100]), &photo)).await;
+    let inner = succeeds(&studio, to("nest/inner", pictures(&[100]), &photo)).await;
+    let one_file = ImageVariant { formats: vec![ImageFormat::Webp], ..ImageVariant::of_width(90) };
+    let spec = ImageSpec { variants: vec![one_file], ..ImageSpec::default() };
+
+    // Its file would be nest/image/100w.webp, as one of the first run's is.
+    let clash = to("nest/image", recipe(vec![step("100w", Does::Image(spec))]), &photo);
+    let clash = submitted(&studio, clash).await;
+
+    assert_eq!(studio.failed(&clash).await.code, "invalid_prefix");
+    let owners = async || studio.queue.entries("publication", None, 10).await.unwrap().len();
+    studio.until(async || owners().await == 2).await;
+    assert_eq!(hashes(blobs, "_published").await, told(&outer).into_iter().chain(told(&inner)).collect());
+    studio.close().await;
+}
+
+async fn what_a_killed_worker_left_half_copied_goes() {
+    let public = tempfile::tempdir().unwrap();
+    let url = public.path().display().to_string();
+    let studio = Studio::tuned(|shop| shop.published = Published::in_place(&url, &shop.blobs).unwrap()).await;
+    let folder = public.path().join("u42/image");
+    std::fs::create_dir_all(&folder).unwrap();
+    let (ours, theirs) = (folder.join("100w.webp#123"), folder.join("notes#123"));
+    for staged in [&ours, &theirs] {
+        std::fs::write(staged, "half").unwrap();
+    }
+
+    succeeds(&studio, to("u42", pictures(&[100]), &photo(&studio, "photo.jpg"))).await;
+
+    assert!(!ours.exists() && theirs.exists());
     studio.close().await;
 }
 
