@@ -10,6 +10,7 @@ mod hash;
 mod upload;
 mod wire;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ use url::Url;
 
 use crate::figures;
 use bucket::Bucket;
-use folder::Folder;
+use folder::{Folder, Readers};
 
 pub use bucket::StoreOptions;
 pub use error::StoreError;
@@ -89,6 +90,10 @@ impl Blobs {
     }
 
     pub fn open_with(url: &str, options: &StoreOptions) -> Result<Self, StoreError> {
+        Self::open_for(url, options, Readers::Ourselves)
+    }
+
+    fn open_for(url: &str, options: &StoreOptions, readers: Readers) -> Result<Self, StoreError> {
         if url.starts_with("s3://") {
             let bucket = Bucket::open(url, options)?;
             return Ok(Self { place: Arc::new(Place::Bucket(Box::new(bucket))) });
@@ -96,29 +101,32 @@ impl Blobs {
         match url.split_once(':') {
             Some(("file", _)) => {
                 let path = Url::parse(url).ok().and_then(|url| url.to_file_path().ok());
-                Self::in_folder(
-                    &path.ok_or_else(|| StoreError::invalid(format!("{url} names no folder here")))?,
-                )
+                let path = path.ok_or_else(|| StoreError::invalid(format!("{url} names no folder here")))?;
+                Self::in_folder_for(&path, readers)
             }
             Some((_, rest)) if rest.starts_with("//") => {
                 let scheme = url.split(':').next().unwrap_or_default();
                 let reason = format!("a store is a folder or s3://bucket/prefix; {scheme} is not known");
                 Err(StoreError::invalid(reason))
             }
-            _ => Self::in_folder(Path::new(url)),
+            _ => Self::in_folder_for(Path::new(url), readers),
         }
     }
 
     /// A folder of this machine; it is made where it is missing.
     pub fn in_folder(folder: &Path) -> Result<Self, StoreError> {
-        Ok(Self { place: Arc::new(Place::Folder(Folder::open(folder)?)) })
+        Self::in_folder_for(folder, Readers::Ourselves)
     }
 
-    /// Another bucket, or another part of this one, reached the same way.
+    fn in_folder_for(folder: &Path, readers: Readers) -> Result<Self, StoreError> {
+        Ok(Self { place: Arc::new(Place::Folder(Folder::open(folder, readers)?)) })
+    }
+
+    /// Another bucket, or another part of this one, reached the same way; or a folder that others serve.
     pub(crate) fn sibling(&self, url: &str) -> Result<Self, StoreError> {
         match &*self.place {
-            Place::Bucket(bucket) => Self::open_with(url, &bucket.options),
-            Place::Folder(_) => Self::open(url),
+            Place::Bucket(bucket) => Self::open_for(url, &bucket.options, Readers::Everybody),
+            Place::Folder(_) => Self::open_for(url, &StoreOptions::from_env(), Readers::Everybody),
         }
     }
 
@@ -459,6 +467,15 @@ impl Blobs {
     /// Removes what puts that never ended have left: staged files in a folder, parts of uploads in a bucket.
     pub async fn sweep_unfinished(&self, older_than: Duration) -> Result<usize, StoreError> {
         self.unfinished_below("", older_than, Unfinished::Remove).await
+    }
+
+    /// Removes staged files of these keys, for whoever alone writes them. In a bucket that is for a rule of its lifecycle.
+    pub(crate) async fn remove_staged_of(&self, keys: BTreeSet<String>) -> Result<(), StoreError> {
+        let Place::Folder(folder) = &*self.place else { return Ok(()) };
+        let folder = folder.clone();
+        let removed = tokio::task::spawn_blocking(move || folder.remove_staged_of(&keys)).await;
+        let removed = removed.map_err(|error| StoreError::Unavailable { reason: error.to_string() })?;
+        removed.map_err(|error| StoreError::of_io("staged files", &error))
     }
 
     /// How many of those there are.

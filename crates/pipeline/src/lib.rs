@@ -60,7 +60,7 @@ pub use document::{
 pub use failure::Failed;
 pub use input::{CompletedUpload, Input};
 pub use kinds::NoProgram;
-pub use lifetime::{Deleted, delete, forget, is_deleted};
+pub use lifetime::{Deleted, delete, delete_everywhere, forget, is_deleted};
 pub use live::{LiveFilm, live_film};
 pub use log::{AttemptLog, JobLog, RunLog, run_log};
 pub use media_type::MediaType;
@@ -69,7 +69,7 @@ pub use outlook::{
     CommandOutlook, Estimate, JobsOutlook, Outlook, StepOutlook, look_ahead, prefers_hardware,
 };
 pub use planned::{CannotPlan, Obstacle, Planned, examine};
-pub use published::{Published, prefix_fault, unpublish};
+pub use published::{Published, prefix_fault};
 pub use recipe::{
     Does, ExecSpec, Listed, NoRecipe, Param, ParamError, ParamErrors, ParamType, Recipe, RecipeError,
     RecipeErrors, RecipeOrigin, Recipes, STEP_KINDS, Step, parse_params,

@@ -17,9 +17,11 @@ use crate::blobs::{Blobs, StoreError};
 use crate::cache;
 use crate::failure::{Attempted, Failed};
 use crate::keys;
+use crate::published::{Published, unpublish};
 use crate::records::{
     BORROWED, BorrowedRecord, LIFETIME, LifetimeRecord, OutputRecord, read, read_all, read_versioned, record,
 };
+use crate::workshop::Workshop;
 
 /// A retry that was announced opens its run within this time, or never.
 const RETRY_WITHIN: Duration = Duration::from_secs(60);
@@ -155,28 +157,43 @@ pub enum Deleted {
     Untold,
 }
 
-/// Forgets a run that has ended, with its blobs.
+/// What else of a run goes with it, and what stays.
+struct Fate<'a> {
+    keeps_outputs: bool,
+    /// Where it published, if that goes.
+    published: Option<&'a Published>,
+}
+
+/// Forgets a run that has ended, with its blobs. Copies under keys of its caller's stay.
 pub async fn delete(queue: &dyn Queue, blobs: &Blobs, id: &RunId) -> Result<Deleted, Failed> {
-    end(queue, blobs, id, false).await
+    end(queue, blobs, id, Fate { keeps_outputs: false, published: None }).await
+}
+
+/// The same with those copies, unless another run owns the place by now.
+pub async fn delete_everywhere(
+    queue: &dyn Queue,
+    blobs: &Blobs,
+    published: &Published,
+    id: &RunId,
+) -> Result<Deleted, Failed> {
+    end(queue, blobs, id, Fate { keeps_outputs: false, published: Some(published) }).await
 }
 
 /// Forgets a run that has ended. What it published stays in the store, and is its owner's to remove.
 pub async fn forget(queue: &dyn Queue, blobs: &Blobs, id: &RunId) -> Result<Deleted, Failed> {
-    end(queue, blobs, id, true).await
+    end(queue, blobs, id, Fate { keeps_outputs: true, published: None }).await
 }
 
 /// Goes on with a deletion that was cut short, or waited for somebody.
-pub(crate) async fn end_again(
-    queue: &dyn Queue,
-    blobs: &Blobs,
-    id: &RunId,
-    lifetime: &LifetimeRecord,
-) -> Attempted<Deleted> {
+pub(crate) async fn end_again(shop: &Workshop, id: &RunId, lifetime: &LifetimeRecord) -> Attempted<Deleted> {
+    let queue = &*shop.queue;
     forget_lost_borrowers(queue, id).await?;
-    end(queue, blobs, id, lifetime.keeps_outputs).await
+    let published = lifetime.unpublishes.then_some(&shop.published);
+    end(queue, &shop.blobs, id, Fate { keeps_outputs: lifetime.keeps_outputs, published }).await
 }
 
-async fn end(queue: &dyn Queue, blobs: &Blobs, id: &RunId, keeps_outputs: bool) -> Attempted<Deleted> {
+async fn end(queue: &dyn Queue, blobs: &Blobs, id: &RunId, fate: Fate<'_>) -> Attempted<Deleted> {
+    let Fate { keeps_outputs, published } = fate;
     let run = queue.get_run(id).await?.ok_or_else(|| no_such_run(id))?;
     let Some(finished_at) = run.finished_at else {
         let message = format!("{id} is {}", run.state);
@@ -185,7 +202,8 @@ async fn end(queue: &dyn Queue, blobs: &Blobs, id: &RunId, keeps_outputs: bool) 
     // From here on nobody can borrow from it or retry it, and it is shown no more: if this is cut short, it is deleted again.
     let is_ended = change(queue, id, |lifetime| {
         let may = lifetime.has_ended || !lifetime.is_being_retried(finished_at);
-        may.then_some(LifetimeRecord { has_ended: true, keeps_outputs, ..lifetime })
+        let unpublishes = published.is_some();
+        may.then_some(LifetimeRecord { has_ended: true, keeps_outputs, unpublishes, ..lifetime })
     });
     if !is_ended.await? {
         return Err(match queue.get_run(id).await? {
@@ -199,6 +217,9 @@ async fn end(queue: &dyn Queue, blobs: &Blobs, id: &RunId, keeps_outputs: bool) 
     if queue.get_run(id).await?.is_some_and(|run| run.finished_at.is_none()) {
         change(queue, id, |lifetime| Some(LifetimeRecord { has_ended: false, ..lifetime })).await?;
         return Err(Failed::for_good("run_not_ended", format!("{id} is being retried"), "cancel it first"));
+    }
+    if let Some(published) = published {
+        unpublish(queue, blobs, published, &run).await?;
     }
     // Outputs that are to stay are still used, by somebody whom nobody knows here.
     if !keeps_outputs && let Some(borrowed) = read::<BorrowedRecord>(queue, id, BORROWED).await? {

@@ -25,15 +25,17 @@ use crate::media_type::MediaType;
 pub(crate) use layout::{Copied, copies};
 pub(crate) use list::Lists;
 pub(crate) use owner::{Claimant, Holding, Standing, Taken};
-pub use settle::unpublish;
 pub(crate) use settle::{
     Found, Promised, find, is_as_promised, promised, remove_all_but, remove_unowned, settle_unfinished,
+    unpublish,
 };
 pub(crate) use write::{Publication, sizes};
 
 /// What `{media}` stands for is known when the input is.
 const MEDIA: &str = "{media}";
 const PREFIX_BYTES: usize = 512;
+/// A file system takes 255 in a name.
+const PART_BYTES: usize = 200;
 /// Where the store itself keeps what is published, if nobody chose another place. No tenant's folder can have this name.
 pub(crate) const WITHIN: &str = "_published";
 
@@ -120,7 +122,7 @@ fn is_or_holds(one: &str, other: &str) -> bool {
 /// What is wrong with a prefix that somebody wants to publish under; `None`: nothing.
 pub fn prefix_fault(prefix: &str) -> Option<&'static str> {
     let is_plain = |part: &str| {
-        !part.is_empty()
+        (1..=PART_BYTES).contains(&part.len())
             && !part.starts_with('.')
             && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._=@-".contains(&byte))
     };
@@ -128,7 +130,7 @@ pub fn prefix_fault(prefix: &str) -> Option<&'static str> {
         && prefix.split('/').all(|part| part == MEDIA || is_plain(part));
     (!is_proper).then_some(
         "a prefix is made of parts such as u42/{media}/m7: letters, digits and . _ = @ -, none empty or with a dot first, \
-         512 bytes in all",
+         200 bytes each and 512 in all",
     )
 }
 
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_prefix_leads_nowhere_else() {
-        for proper in ["u42", "u42/{media}/m7", "{media}", "a@b.example/x=1/_y", &"a".repeat(512)] {
+        for proper in ["u42", "u42/{media}/m7", "{media}", "a@b.example/x=1/_y", &"a".repeat(200)] {
             assert_eq!(prefix_fault(proper), None, "{proper}");
         }
         for wrong in [
@@ -158,7 +160,8 @@ mod tests {
         ] {
             assert!(prefix_fault(wrong).is_some(), "{wrong}");
         }
-        assert!(prefix_fault(&"a".repeat(513)).is_some());
+        assert!(prefix_fault(&"a".repeat(201)).is_some());
+        assert!(prefix_fault(&["a".repeat(171), "b".repeat(171), "c".repeat(169)].join("/")).is_some());
     }
 
     #[test]

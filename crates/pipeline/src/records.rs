@@ -246,6 +246,9 @@ pub struct LifetimeRecord {
     /// What it published stays in the store when it goes.
     #[serde(default)]
     pub keeps_outputs: bool,
+    /// What it published under keys of its caller's goes with it.
+    #[serde(default)]
+    pub unpublishes: bool,
     /// The blob that says who did this work.
     #[serde(default)]
     pub cache_key: Option<String>,

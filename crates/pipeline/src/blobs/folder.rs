@@ -3,8 +3,10 @@
 //! A file is published under its key by a rename, after it and whatever folders it needed are on the disk. Until then it
 //! has a staged name, `{key}#{number}`, which no listing shows; what a dead process left of those is removed by age.
 //!
-//! What is made here is for nobody else on this machine. A folder that was there stays as its owner made it.
+//! What is made here is for nobody else on this machine, unless others are to serve it ([`Readers`]). A folder that was
+//! there stays as its owner made it.
 
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -21,28 +23,59 @@ use crate::scratch::make_private;
 pub(super) struct Folder {
     pub(super) root: PathBuf,
     pub(super) files: LocalFileSystem,
+    readers: Readers,
+}
+
+/// Who may read what is stored, as far as the process's umask lets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Readers {
+    Ourselves,
+    Everybody,
+}
+
+impl Readers {
+    fn mode_of_file(self) -> u32 {
+        match self {
+            Self::Ourselves => 0o600,
+            Self::Everybody => 0o644,
+        }
+    }
+
+    fn mode_of_folder(self) -> u32 {
+        match self {
+            Self::Ourselves => 0o700,
+            Self::Everybody => 0o755,
+        }
+    }
 }
 
 impl Folder {
-    pub(super) fn open(root: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(root: &Path, readers: Readers) -> Result<Self, StoreError> {
         let invalid = |error: &dyn std::fmt::Display| {
             StoreError::invalid(format!("the store's folder {}: {error}", root.display()))
         };
-        make_private(root).map_err(|error| invalid(&error))?;
+        let made = match readers {
+            Readers::Ourselves => make_private(root),
+            Readers::Everybody => {
+                DirBuilder::new().recursive(true).mode(readers.mode_of_folder()).create(root)
+            }
+        };
+        made.map_err(|error| invalid(&error))?;
         let root = root.canonicalize().map_err(|error| invalid(&error))?;
         let files = LocalFileSystem::new_with_prefix(&root).map_err(|error| invalid(&error))?;
         let files = files.with_fsync(true).with_automatic_cleanup(true);
-        Ok(Self { root, files })
+        Ok(Self { root, files, readers })
     }
 
     /// Publishes an opened file, by a link where it lies on the store's own disk, or else by a copy.
     ///
     /// A link writes no bytes: 64 MiB that were just made are published in 45 ms, by a copy in 160 ms. It is allowed for
-    /// what is ours and never written to again.
+    /// what is ours and never written to again, so not where others are let in: who writes to a link, or lets others read it,
+    /// does so to the file that it was made from.
     pub(super) fn publish(&self, destination: &Path, linkable: Option<&Path>, file: &File) -> io::Result<()> {
         let staged = Staged::beside(destination);
         self.make_parents(destination)?;
-        let is_linked = match linkable {
+        let is_linked = match linkable.filter(|_| self.readers == Readers::Ourselves) {
             Some(path) => self.link(path, file, &staged.0)?,
             None => false,
         };
@@ -97,7 +130,11 @@ impl Folder {
 
     fn create(&self, staged: &Path, destination: &Path) -> io::Result<File> {
         loop {
-            let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(staged);
+            let created = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(self.readers.mode_of_file())
+                .open(staged);
             match created {
                 // A folder that became empty may have been cleaned away meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => self.make_parents(destination)?,
@@ -114,7 +151,7 @@ impl Folder {
             .take_while(|folder| folder.starts_with(&self.root) && !folder.exists())
             .collect();
         for folder in missing.into_iter().rev() {
-            match DirBuilder::new().mode(0o700).create(folder) {
+            match DirBuilder::new().mode(self.readers.mode_of_folder()).create(folder) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => sync_folder_of(folder)?,
             }
@@ -165,6 +202,29 @@ impl Folder {
             }
         }
         Ok(found)
+    }
+}
+
+impl Folder {
+    /// Removes what staged files there are of some keys, for whoever alone writes them.
+    pub(super) fn remove_staged_of(&self, keys: &BTreeSet<String>) -> io::Result<()> {
+        let paths: BTreeSet<PathBuf> = keys.iter().map(|key| self.root.join(key)).collect();
+        let folders: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
+        for folder in folders {
+            let entries = match std::fs::read_dir(folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                let staged = entry?.path();
+                let of =
+                    staged.to_str().and_then(|staged| staged.rsplit_once('#')).map(|(key, _)| Path::new(key));
+                if is_staged(&staged) && of.is_some_and(|key| paths.contains(key)) {
+                    std::fs::remove_file(staged)?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

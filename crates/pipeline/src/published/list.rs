@@ -57,6 +57,10 @@ impl<'a> Lists<'a> {
         put(self.blobs, place, &own, listed).await
     }
 
+    pub(crate) fn all_keys(&self) -> BTreeSet<String> {
+        self.all.values().flatten().cloned().collect()
+    }
+
     /// What nobody needs when these are all that there is.
     pub(crate) fn others_than(&self, keys: &BTreeSet<String>) -> Vec<String> {
         self.all.values().flatten().filter(|key| !keys.contains(*key)).cloned().collect()
@@ -75,6 +79,11 @@ impl<'a> Lists<'a> {
 
     pub(crate) fn has(&self, place: &Place, run: &RunId) -> bool {
         self.all.contains_key(&keys::publication(&place.name, run))
+    }
+
+    /// Whether a key stands on one of them.
+    pub(crate) fn have(&self, key: &str) -> bool {
+        self.all.values().any(|keys| keys.contains(key))
     }
 
     /// What a run has put there.

@@ -242,6 +242,22 @@ impl Place {
     }
 }
 
+impl Place {
+    /// What a run has published there counts no more; `false`: nothing did.
+    pub(super) async fn disown(&self, queue: &dyn Queue, run: &RunId) -> Attempted<bool> {
+        loop {
+            let (version, Some(now)) = read(queue, self).await? else { return Ok(false) };
+            if now.run != *run {
+                return Ok(false);
+            }
+            let before = now.before.clone().filter(|before| before.run != *run);
+            if put(queue, self, &Owner { is_unfinished: true, before, ..now }, version).await? {
+                return Ok(true);
+            }
+        }
+    }
+}
+
 impl Removal<'_> {
     /// From here on the prefix belongs to whose files are still there, or to nobody.
     pub(super) async fn end(self, stays: Option<&RunId>) -> Attempted<()> {

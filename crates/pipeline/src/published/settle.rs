@@ -84,6 +84,7 @@ async fn remove_files(
     let kept = stays.map(|run| lists.of(place, run)).unwrap_or_default();
     let files = lists.others_than(&kept);
     let removed = files.len();
+    published.blobs.remove_staged_of(lists.all_keys()).await?;
     published.blobs.delete_all(files).await?;
     lists.remove_others(place, stays).await?;
     Ok(removed)
@@ -126,23 +127,27 @@ pub(crate) async fn remove_unowned(shop: &Workshop, found: &Found) -> Attempted<
     Ok(shop.blobs.delete_all(theirs).await?)
 }
 
-/// Removes what a run that has ended published, unless another one owns the prefix by now; says how many files.
+/// Removes what a run has published that is being deleted, unless another one owns the prefix by now.
 ///
 /// `blobs` is the store of the runs.
-pub async fn unpublish(
+pub(crate) async fn unpublish(
     queue: &dyn Queue,
     blobs: &Blobs,
     published: &Published,
-    id: &RunId,
-) -> Result<usize, Failed> {
-    let Some(run) = queue.get_run(id).await?.filter(|run| run.finished_at.is_some()) else { return Ok(0) };
-    let Some(place) = place_of(queue, published, &run).await? else { return Ok(0) };
-    let nothing_else = [Standing::Nobodys, Standing::Of(id.clone())];
-    let is_own = |owner: &RunId, standing: &Standing| owner == id && nothing_else.contains(standing);
-    let Some(removal) = place.take_for_removal(queue, is_own).await? else { return Ok(0) };
-    let removed = remove_files(blobs, published, &place, None).await?;
-    removal.end(None).await?;
-    Ok(removed)
+    run: &Run,
+) -> Attempted<()> {
+    let Some(place) = place_of(queue, published, run).await? else { return Ok(()) };
+    let nothing_else = [Standing::Nobodys, Standing::Of(run.id.clone())];
+    let is_own = |owner: &RunId, standing: &Standing| *owner == run.id && nothing_else.contains(standing);
+    let Some(removal) = place.take_for_removal(queue, is_own).await? else {
+        // Somebody is at it, or what was there before has to come back.
+        if place.disown(queue, &run.id).await? {
+            watch_over(queue, &place).await?;
+        }
+        return Ok(());
+    };
+    remove_files(blobs, published, &place, None).await?;
+    removal.end(None).await
 }
 
 /// Has what a run put below a prefix taken back that was cancelled, or could not publish all, if nobody did so yet.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::{TryStreamExt, stream};
 use telecine_queue::{JobContext, RunId};
 
-use super::{Copied, Holding, Lists, Place};
+use super::{Copied, Holding, Lists, Place, Standing};
 use crate::blobs::StoreError;
 use crate::failure::{Attempted, Failed, scratch_failed};
 use crate::scratch::JobFolder;
@@ -30,6 +30,7 @@ impl Publication<'_> {
     pub(crate) async fn write(&self, holding: Holding<'_>) -> Attempted<()> {
         let shop = self.shop;
         let keys: BTreeSet<String> = self.copies.iter().map(|copied| copied.to.clone()).collect();
+        self.require_apart(&keys).await?;
         let mut lists = Lists::read(&shop.blobs, self.place).await?;
         lists.add(self.place, self.run, &keys).await?;
 
@@ -51,9 +52,32 @@ impl Publication<'_> {
         self.require_whole(|_| true).await?;
 
         holding.require().await?;
-        shop.published.blobs.delete_all(lists.others_than(&keys)).await?;
+        let blobs = &shop.published.blobs;
+        // Of an attempt that was killed.
+        blobs.remove_staged_of(lists.all_keys()).await?;
+        blobs.delete_all(lists.others_than(&keys)).await?;
         lists.leave_only(self.place, self.run, &keys).await?;
         holding.complete().await
+    }
+
+    /// One prefix may lie in another, as `u42/image` does in `u42`, but no key can have two owners.
+    async fn require_apart(&self, keys: &BTreeSet<String>) -> Attempted<()> {
+        for prefix in folders_of(keys).into_iter().filter(|prefix| *prefix != self.place.prefix) {
+            let place = self.shop.published.at(prefix.to_owned())?;
+            if place.standing(&*self.shop.queue).await? == Standing::Free {
+                continue;
+            }
+            let lists = Lists::read(&self.shop.blobs, &place).await?;
+            if let Some(key) = keys.iter().find(|key| lists.have(key)) {
+                let message = format!("{key} belongs to what is published at {}", place.address);
+                return Err(Failed::for_good(
+                    "invalid_prefix",
+                    message,
+                    "submit it again with another prefix",
+                ));
+            }
+        }
+        Ok(())
     }
 
     async fn copy(&self, holding: &Holding<'_>, copied: Copied) -> Attempted<()> {
@@ -90,6 +114,12 @@ impl Publication<'_> {
             }
         }
     }
+}
+
+/// Every folder in which one of these keys lies, and those around it.
+fn folders_of(keys: &BTreeSet<String>) -> BTreeSet<&str> {
+    let around = |key| std::iter::successors(Some(key), |key: &&str| Some(key.rsplit_once('/')?.0)).skip(1);
+    keys.iter().flat_map(|key| around(key.as_str())).collect()
 }
 
 /// Everything below a prefix, whosever it is.

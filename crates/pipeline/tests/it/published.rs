@@ -3,17 +3,21 @@
 mod gate;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
 use sha2::Digest;
 use telecine_media::{ImageFormat, ImageSpec, ImageVariant};
+use telecine_pipeline::records::{LIFETIME, LifetimeRecord, RunRecord};
 use telecine_pipeline::{
-    Blobs, Does, Input, Published, Recipe, Recipes, RunDocument, Step, StoreOptions, Submission, delete,
-    describe, retry, submit, unpublish,
+    Blobs, Does, Input, Published, Recipe, Recipes, RunDocument, Step, StoreOptions, Submission,
+    delete_everywhere, describe, retry, submit,
 };
-use telecine_queue::{AttemptOutcome, Job, JobFilter, JobState, Page, Pausable, RunId, RunState};
+use telecine_queue::{
+    AttemptOutcome, Job, JobFilter, JobState, NewRecord, Page, Pausable, RunId, RunState, Timestamp,
+};
 
 use crate::clips;
 use crate::optimize::{optimize, photo};
@@ -36,7 +40,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_later_run_replaces_all_of_an_earlier_one,
         an_earlier_run_that_comes_late_leaves_the_later_one,
         what_a_deleted_run_published_goes_if_it_is_still_its_own,
+        a_run_that_is_just_being_retried_is_not_unpublished,
         borrowed_outputs_are_published_too,
+        no_key_has_two_owners,
+        what_a_killed_worker_left_half_copied_goes,
         tenants_publish_apart,
         a_place_that_is_away_is_told_and_tried_again,
         what_a_run_could_not_publish_whole_goes,
@@ -141,6 +148,14 @@ async fn a_film_is_published_in_a_folder_apart() {
     assert_eq!(told(&run), found);
     for key in ["hls/master.m3u8", "video.mp4", "poster.jpg"] {
         assert!(found.contains_key(&format!("u42/videos/m7/{key}")), "{key} in {:?}", keys_of(&found));
+    }
+    // Whoever serves it can read it, and changes nothing of the store if it writes to it.
+    for (path, mode) in
+        [("www", 0o755), ("www/u42/videos/m7/hls", 0o755), ("www/u42/videos/m7/video.mp4", 0o644)]
+    {
+        let meta = std::fs::metadata(public.path().join(path)).unwrap();
+        assert_eq!(meta.mode() & 0o777, mode, "{path}");
+        assert!(meta.is_dir() || meta.nlink() == 1);
     }
     // It plays where it lies: playlists name what is beside them.
     let master = public.path().join("www/u42/videos/m7/hls/master.m3u8");
@@ -247,23 +262,82 @@ async fn what_a_deleted_run_published_goes_if_it_is_still_its_own() {
     let (photo, shop) = (photo(&studio, "photo.jpg"), &studio.shop);
     let first = succeeds(&studio, to(PREFIX, pictures(&[100]), &photo)).await;
     let second = succeeds(&studio, to(PREFIX, pictures(&[200]), &photo)).await;
+    let replaced = succeeds(&studio, to("u42/{media}/m8", pictures(&[100]), &photo)).await;
     let other = succeeds(&studio, to("u42/{media}/m8", pictures(&[300]), &photo)).await;
-    let remove =
-        async |run: &RunId| unpublish(&*studio.queue, &shop.blobs, &shop.published, run).await.unwrap();
+    let remove = async |run: &RunId| {
+        delete_everywhere(&*studio.queue, &shop.blobs, &shop.published, run).await.unwrap();
+    };
 
-    assert_eq!(remove(&first.id).await, 0, "the place is the second one's by now");
-    assert_eq!(hashes(&shop.blobs, "_published/u42/images/m7").await, told(&second));
-    assert_eq!(remove(&second.id).await, 3);
-    delete(&*studio.queue, &shop.blobs, &second.id).await.unwrap();
-
+    remove(&replaced.id).await;
+    assert_eq!(
+        hashes(&shop.blobs, "_published/u42/images/m8").await,
+        told(&other),
+        "it is the other's by now"
+    );
+    remove(&second.id).await;
     assert_eq!(hashes(&shop.blobs, "_published").await, told(&other));
-    assert_eq!(remove(&other.id).await, 3);
-    assert_eq!(shop.blobs.list("_publications").await.unwrap(), Vec::<String>::new());
-    assert_eq!(studio.queue.entries("publication", None, 10).await.unwrap(), []);
+    remove(&other.id).await;
+
+    studio.until(async || is_empty(&studio).await).await;
     // The place is free for anybody, also for one that came before.
     retry(&*studio.queue, &first.id, &["publish".into()]).await.unwrap();
     let first = succeeded(&studio, &first.id).await;
     assert_eq!(hashes(&shop.blobs, "_published").await, told(&first));
+    studio.close().await;
+}
+
+async fn a_run_that_is_just_being_retried_is_not_unpublished() {
+    let studio = Studio::open().await;
+    let shop = &studio.shop;
+    let run = succeeds(&studio, to(PREFIX, pictures(&[100]), &photo(&studio, "photo.jpg"))).await;
+    let retried = LifetimeRecord { retried_at: Some(Timestamp::now()), ..LifetimeRecord::default() };
+    let json = serde_json::to_value(&retried).unwrap();
+    studio
+        .queue
+        .put_record(&run.id, NewRecord::new(LifetimeRecord::TYPE, LIFETIME, json), None)
+        .await
+        .unwrap();
+
+    let refused = delete_everywhere(&*studio.queue, &shop.blobs, &shop.published, &run.id).await.unwrap_err();
+
+    assert_eq!(refused.code, "run_not_ended");
+    assert_eq!(hashes(&shop.blobs, "_published").await, told(&run));
+    studio.close().await;
+}
+
+async fn no_key_has_two_owners() {
+    let studio = Studio::open().await;
+    let (photo, blobs) = (photo(&studio, "photo.jpg"), &studio.shop.blobs);
+    let outer = succeeds(&studio, to("nest", pictures(&[100]), &photo)).await;
+    let inner = succeeds(&studio, to("nest/inner", pictures(&[100]), &photo)).await;
+    let one_file = ImageVariant { formats: vec![ImageFormat::Webp], ..ImageVariant::of_width(90) };
+    let spec = ImageSpec { variants: vec![one_file], ..ImageSpec::default() };
+
+    // Its file would be nest/image/100w.webp, as one of the first run's is.
+    let clash = to("nest/image", recipe(vec![step("100w", Does::Image(spec))]), &photo);
+    let clash = submitted(&studio, clash).await;
+
+    assert_eq!(studio.failed(&clash).await.code, "invalid_prefix");
+    let owners = async || studio.queue.entries("publication", None, 10).await.unwrap().len();
+    studio.until(async || owners().await == 2).await;
+    assert_eq!(hashes(blobs, "_published").await, told(&outer).into_iter().chain(told(&inner)).collect());
+    studio.close().await;
+}
+
+async fn what_a_killed_worker_left_half_copied_goes() {
+    let public = tempfile::tempdir().unwrap();
+    let url = public.path().display().to_string();
+    let studio = Studio::tuned(|shop| shop.published = Published::in_place(&url, &shop.blobs).unwrap()).await;
+    let folder = public.path().join("u42/image");
+    std::fs::create_dir_all(&folder).unwrap();
+    let (ours, theirs) = (folder.join("100w.webp#123"), folder.join("notes#123"));
+    for staged in [&ours, &theirs] {
+        std::fs::write(staged, "half").unwrap();
+    }
+
+    succeeds(&studio, to("u42", pictures(&[100]), &photo(&studio, "photo.jpg"))).await;
+
+    assert!(!ours.exists() && theirs.exists());
     studio.close().await;
 }
 

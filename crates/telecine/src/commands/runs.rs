@@ -4,7 +4,7 @@ mod show;
 mod watch;
 
 use anyhow::{Result, bail};
-use telecine_pipeline::{Deleted, RunDocument, delete, describe, retry, unpublish};
+use telecine_pipeline::{Deleted, RunDocument, delete_everywhere, describe, retry};
 use telecine_queue::{Queue, QueueError, RunFilter, RunId, RunPage, Timestamp};
 
 use super::{Schema, open};
@@ -129,12 +129,7 @@ async fn remove(ids: &[RunId], queue: &dyn Queue, config: &Config) -> Result<Ans
     let published = workshop::open_published(config, &blobs)?;
     let mut answer = Answer::Yes;
     for id in ids {
-        // What it published goes first: without the run nobody would know of it.
-        let deleted = match unpublish(queue, &blobs, &published, id).await {
-            Ok(_) => delete(queue, &blobs, id).await,
-            Err(failed) => Err(failed),
-        };
-        match deleted {
+        match delete_everywhere(queue, &blobs, &published, id).await {
             Ok(Deleted::Gone | Deleted::Untold) => say(format_args!("{id} and its outputs are gone")),
             Ok(Deleted::Lent) => {
                 say(format_args!("{id} is gone; its outputs live on with runs that borrowed them"))

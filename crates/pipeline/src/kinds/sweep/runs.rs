@@ -66,7 +66,7 @@ async fn sweep_run(shop: &Workshop, run: &Run, swept: &mut Swept) -> Attempted<(
     let lifetime = lifetime.unwrap_or_default();
     if lifetime.has_ended {
         // It was deleted: either that was cut short, or others have borrowed from it.
-        let ended = end_again(queue, &shop.blobs, &run.id, &lifetime).await?;
+        let ended = end_again(shop, &run.id, &lifetime).await?;
         swept.runs += usize::from(ended == Deleted::Gone);
         return Ok(());
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use http::StatusCode;
 use serde::Deserialize;
-use telecine_pipeline::{Deleted, Failed, RunDocument, priority};
-use telecine_queue::{QueueError, RunId};
+use telecine_pipeline::{RunDocument, delete_everywhere, forget, priority};
+use telecine_queue::QueueError;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{document, no_such_run, run_of};
@@ -132,12 +132,6 @@ pub(super) struct Along {
     outputs: bool,
 }
 
-/// What it published goes first: without the run nobody would know of it.
-async fn delete_all(app: &App, id: &RunId) -> Result<Deleted, Failed> {
-    telecine_pipeline::unpublish(app.queue(), app.blobs(), &app.shop.published, id).await?;
-    telecine_pipeline::delete(app.queue(), app.blobs(), id).await
-}
-
 /// Forgets a run that has ended.
 #[utoipa::path(
     delete, path = "/v1/runs/{id}", tag = "runs", operation_id = "delete_run",
@@ -162,8 +156,8 @@ pub(super) async fn delete(
         return Err(Problem::new(Code::Conflict, detail));
     }
     let ended = match outputs {
-        true => delete_all(&app, &run.id).await,
-        false => telecine_pipeline::forget(app.queue(), app.blobs(), &run.id).await,
+        true => delete_everywhere(app.queue(), app.blobs(), &app.shop.published, &run.id).await,
+        false => forget(app.queue(), app.blobs(), &run.id).await,
     };
     match ended {
         Ok(_) => Ok(StatusCode::NO_CONTENT),
