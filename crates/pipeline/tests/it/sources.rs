@@ -376,28 +376,32 @@ async fn no_other_bucket_is_read() {
 
 /// Though they lie in a folder that inputs may come from.
 async fn no_file_of_our_own_is_read() {
-    let published = tempfile::tempdir().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path().canonicalize().unwrap();
+    let (published, uploads) = (root.join("published"), root.join("uploads"));
+    std::fs::create_dir(&uploads).unwrap();
     let studio = in_folder(|shop| {
-        let folder = published.path().canonicalize().unwrap();
-        shop.published = Published::in_place(folder.to_str().unwrap(), &shop.blobs).unwrap();
-        shop.input_folders.push(folder);
+        shop.published = Published::in_place(published.to_str().unwrap(), &shop.blobs).unwrap();
+        shop.uploads = Some(uploads.clone());
+        shop.input_folders.push(root.clone());
     })
     .await;
     let blobs = &studio.shop.blobs;
     blobs.put_bytes("other-tenant/run/picture.png", picture().into()).await.unwrap();
     let made = blobs.local_path("other-tenant/run/picture.png").unwrap();
-    let in_scratch = studio.shop.scratch.root().join("picture.png");
-    let link = studio.file("link.png");
-    for copy in [&in_scratch, &published.path().join("picture.png"), &studio.file("mine.png")] {
+    let (link, mine) = (root.join("link.png"), root.join("mine.png"));
+    std::os::unix::fs::symlink(&made, &link).unwrap();
+    let copies =
+        [published.as_path(), &uploads, studio.shop.scratch.root()].map(|own| own.join("picture.png"));
+    for copy in copies.iter().chain([&mine]) {
         std::fs::copy(&made, copy).unwrap();
     }
-    std::os::unix::fs::symlink(&made, &link).unwrap();
 
-    for path in [made, in_scratch, published.path().canonicalize().unwrap().join("picture.png"), link] {
+    for path in copies.into_iter().chain([made, link]) {
         let (code, message, _) = refusal(&studio, Input::Path(path)).await;
         assert_eq!(code, "input_denied", "{message}");
     }
-    taken(&studio, Input::Path(studio.file("mine.png"))).await;
+    taken(&studio, Input::Path(mine)).await;
     studio.close().await;
 }
 

@@ -7,12 +7,9 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::clamd_server::clamd;
 
 /// What comes of a file that is about to be sent is the test's to say. It lives as long as the test's runtime.
-pub(super) async fn odd_clamd<F: Future<Output = ()> + Send>(
+pub(super) async fn odd_clamd<F: Future<Output = ()> + Send + 'static>(
     conduct: impl Fn(TcpStream) -> F + Clone + Send + 'static,
-) -> Clamd
-where
-    F: 'static,
-{
+) -> Clamd {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = ClamdAddress::Tcp(listener.local_addr().unwrap().to_string());
     tokio::spawn(async move {
