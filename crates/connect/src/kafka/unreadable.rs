@@ -43,7 +43,7 @@ pub(super) fn end_of_it(options: &KafkaOptions, partition: i32, from: i64, at_mo
 fn is_unreadable(options: &KafkaOptions, partition: i32, offset: i64) -> KafkaResult<bool> {
     let mut config = looking(options);
     config.set("enable.auto.commit", "false").set("enable.partition.eof", "true");
-    let client: BaseConsumer<Logged> = config.create_with_context(Logged)?;
+    let client: BaseConsumer<Logged> = config.create_with_context(Logged::default())?;
     let mut place = TopicPartitionList::new();
     place.add_partition_offset(&options.request_topic, partition, Offset::Offset(offset))?;
     client.assign(&place)?;
