@@ -29,13 +29,15 @@ check: ## format, lints, dependencies: fast, nothing is run
 	fi
 	scripts/check-deploy
 
+# Built without optimisation, as the lints are: with it the build alone takes longer than building and testing without. Tests
+# wait a good deal, so more of them than cores run at a time.
 test: setup check ## everything that must hold before a change is merged
-	cargo test --release --workspace --locked
+	cargo test --workspace --locked -- --test-threads=4
 
 # Whatever starts FFmpeg, with the other version of it; `make test` runs the whole film with both.
 FFMPEG_7_TESTS := whole:: video:: pictures:: progressive:: audio:: soundtrack:: remux:: verify:: images:: samples:: sandbox:: hostile::
 test-ffmpeg-7: setup ## the media crate's tests with FFmpeg 7 in place of the installed one
-	TELECINE_TEST_FFMPEG="$$(scripts/fetch-ffmpeg-7)" cargo test --release --locked -p telecine-media --test it -- $(FFMPEG_7_TESTS)
+	TELECINE_TEST_FFMPEG="$$(scripts/fetch-ffmpeg-7)" cargo test --locked -p telecine-media --test it -- $(FFMPEG_7_TESTS)
 
 # In namespaces of its own, so that even a killed run leaves no mount, loop device or stopped process behind.
 NAMESPACES := unshare --mount --pid --fork --kill-child --mount-proc
@@ -46,17 +48,17 @@ load: setup ## 200 runs a second for a minute while others watch; every event is
 	cargo test --release --locked -p telecine-server --test it -- --ignored load:: --nocapture
 
 drain-soak: setup ## two workers are asked to leave every ten seconds, for two minutes on each database
-	cargo test --release --locked -p telecine --test it -- --ignored drain:: --nocapture --test-threads 1
+	cargo test --locked -p telecine --test it -- --ignored drain:: --nocapture --test-threads 1
 
 pooler-soak: setup ## the queue's storms behind pgbouncer
 	cargo test --locked -p telecine-queue --test it -- --ignored bouncer::
 
 schema: ## renew the committed dumps of the schema after adding a migration
-	TELECINE_RENEW_SCHEMA=1 cargo test --release --locked -p telecine-queue --test it -- schema
+	TELECINE_RENEW_SCHEMA=1 cargo test --locked -p telecine-queue --test it -- schema
 
 # Three minutes on two cores.
 kafka-soak: setup ## 5,000 requests of Kafka through five kills -9 and a broker's: each one run, one result
-	TELECINE_TEST_KAFKA_RECORDS=5000 cargo test --release --locked -p telecine --test it -- --nocapture kafka::nothing_is_lost
+	TELECINE_TEST_KAFKA_RECORDS=5000 cargo test --locked -p telecine --test it -- --nocapture kafka::nothing_is_lost
 
 bench: setup ## figures of push, drain and pickup on both databases, of requests of Kafka, and of a ladder of rungs
 	cargo bench --locked -p telecine-queue --bench queue

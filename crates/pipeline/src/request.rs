@@ -64,7 +64,7 @@ pub struct RunRequest {
             min_length = 1,
             max_length = 512,
             examples("u42/{media}/m7"),
-            pattern = "^([A-Za-z0-9_=@-][A-Za-z0-9._=@-]*|\\{media\\})(/([A-Za-z0-9_=@-][A-Za-z0-9._=@-]*|\\{media\\}))*$"
+            pattern = "^([A-Za-z0-9_=@-][A-Za-z0-9._=@-]{0,199}|\\{media\\})(/([A-Za-z0-9_=@-][A-Za-z0-9._=@-]{0,199}|\\{media\\}))*$"
         )
     )]
     pub publish_to: Option<String>,

@@ -183,8 +183,8 @@ impl<D: Around> Queue for Decorated<D> {
         self.with.around(call!("counts"), self.inner.counts()).await
     }
 
-    async fn waiting(&self, tenant: &str, kind: &str, at_most: u64) -> Result<u64> {
-        self.with.around(call!("waiting"), self.inner.waiting(tenant, kind, at_most)).await
+    async fn waiting(&self, tenant: &str, except: &str, at_most: u64) -> Result<u64> {
+        self.with.around(call!("waiting"), self.inner.waiting(tenant, except, at_most)).await
     }
 
     async fn waiting_ages(&self) -> Result<Vec<Age>> {

@@ -243,8 +243,9 @@ impl Queue for PostgresQueue {
         self.database.retrying(|| read::counts(&self.database)).await
     }
 
-    async fn waiting(&self, tenant: &str, kind: &str, at_most: u64) -> Result<u64> {
-        self.database.retrying(|| read::waiting(&self.database, tenant, kind, at_most)).await
+    async fn waiting(&self, tenant: &str, except: &str, at_most: u64) -> Result<u64> {
+        check_name("tenant", tenant)?;
+        self.database.retrying(|| read::waiting(&self.database, tenant, except, at_most)).await
     }
 
     async fn waiting_ages(&self) -> Result<Vec<Age>> {

@@ -107,9 +107,9 @@ pub trait Queue: Send + Sync + 'static {
     /// How many jobs there are by lane, kind and state, at a cost that does not grow with their number.
     async fn counts(&self) -> Result<Vec<Count>>;
 
-    /// How many jobs of a tenant and a kind wait for a worker, pending or parked. Counted are `at_most` so many, and the cost
-    /// goes by what the tenant has waiting (of the nameless one, by all live jobs).
-    async fn waiting(&self, tenant: &str, kind: &str, at_most: u64) -> Result<u64>;
+    /// How many jobs of a tenant wait for a worker, pending or parked, those of one kind apart. Counted are `at_most` so many,
+    /// and the cost goes by them. The tenant has to have a name: what is nobody's is not told apart by an index.
+    async fn waiting(&self, tenant: &str, except: &str, at_most: u64) -> Result<u64>;
 
     /// Since when the oldest pending job of each lane and kind could have been claimed, by lane and kind. Of the jobs of
     /// one lane and priority the first and the last [`Age::REACH`] in line are looked at, so that the cost does not grow

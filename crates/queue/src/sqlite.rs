@@ -268,9 +268,10 @@ impl Queue for SqliteQueue {
         self.readers.read(read::counts).await
     }
 
-    async fn waiting(&self, tenant: &str, kind: &str, at_most: u64) -> Result<u64> {
-        let (tenant, kind) = (tenant.to_owned(), kind.to_owned());
-        self.readers.read(move |connection| read::waiting(connection, &tenant, &kind, at_most)).await
+    async fn waiting(&self, tenant: &str, except: &str, at_most: u64) -> Result<u64> {
+        check_name("tenant", tenant)?;
+        let (tenant, except) = (tenant.to_owned(), except.to_owned());
+        self.readers.read(move |connection| read::waiting(connection, &tenant, &except, at_most)).await
     }
 
     async fn waiting_ages(&self) -> Result<Vec<Age>> {

@@ -3,7 +3,6 @@
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use rdkafka::message::OwnedMessage;
-use telecine_pipeline::kinds::INGEST;
 use telecine_pipeline::{NoSubmission, Submission, submit_all};
 use telecine_queue::{JobState, QueueError, RunFilter, RunPage};
 
@@ -12,6 +11,7 @@ use super::publisher::NotSent;
 use super::refusal::{KEY_REUSED, Refusal, answer, place, put_away};
 use super::request::{Addressee, Asked, addressee, read};
 use super::{Kafka, figures};
+use crate::webhooks;
 
 /// How a run says that it came this way.
 pub(super) const CAME_BY: &str = "kafka";
@@ -44,18 +44,19 @@ impl Desk {
         Self { kafka: kafka.clone() }
     }
 
-    /// Whether more than so many of the tenant's runs wait for a worker to begin with them. What others wait for is theirs:
-    /// between tenants the queue is fair.
+    /// Whether more than so many of the tenant's jobs wait for a worker; what is to be told to others is not work of ours. What
+    /// other tenants wait for is theirs, for between them the queue is fair. Where requests are nobody's, all count.
     pub(super) async fn has_waiting(&self, bound: u64) -> Result<bool, QueueError> {
-        let queue = &self.kafka.shop.queue;
+        let (queue, tenant) = (&self.kafka.shop.queue, &self.kafka.options.tenant);
         let waits = |state| matches!(state, JobState::Pending | JobState::Parked);
         let counts = queue.counts().await?;
-        let of_all = counts.iter().filter(|count| count.kind == INGEST && waits(count.state));
+        let of_all = counts.iter().filter(|count| waits(count.state) && count.kind != webhooks::KIND);
         // Of all tenants it is quickly known.
-        if of_all.map(|count| count.jobs).sum::<u64>() <= bound {
-            return Ok(false);
+        let are_many = of_all.map(|count| count.jobs).sum::<u64>() > bound;
+        if !are_many || tenant.is_empty() {
+            return Ok(are_many);
         }
-        Ok(queue.waiting(&self.kafka.options.tenant, INGEST, bound + 1).await? > bound)
+        Ok(queue.waiting(tenant, webhooks::KIND, bound + 1).await? > bound)
     }
 
     /// When it returns, each record is a run or a dead letter, whatever happens next. May be repeated after an error.

@@ -107,11 +107,11 @@ fn count(row: &PgRow) -> Tried<Count> {
     })
 }
 
-pub(super) async fn waiting(database: &Database, tenant: &str, kind: &str, at_most: u64) -> Tried<u64> {
+pub(super) async fn waiting(database: &Database, tenant: &str, except: &str, at_most: u64) -> Tried<u64> {
     let mut connection = database.connection().await?;
     let row = statement(sql!("waiting"))
         .bind(tenant)
-        .bind(kind)
+        .bind(except)
         .bind(i64::try_from(at_most).unwrap_or(i64::MAX))
         .fetch_one(&mut connection)
         .await?;

@@ -47,12 +47,12 @@ pub(super) fn counts(connection: &Connection) -> rusqlite::Result<Vec<Count>> {
 pub(super) fn waiting(
     connection: &Connection,
     tenant: &str,
-    kind: &str,
+    except: &str,
     at_most: u64,
 ) -> rusqlite::Result<u64> {
     let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(sql!("waiting"))?;
-    let jobs: i64 = statement.query_row(params![tenant, kind, at_most], |row| row.get(0))?;
+    let jobs: i64 = statement.query_row(params![tenant, except, at_most], |row| row.get(0))?;
     Ok(u64::try_from(jobs).unwrap_or(0))
 }
 

@@ -177,7 +177,7 @@ promises! {
     lists:
         a_list_spans_live_jobs_and_history
         filters_narrow_a_list
-        what_waits_is_counted_by_tenant_and_kind
+        what_waits_of_a_tenant_is_counted
         a_brief_list_leaves_out_what_may_be_large
         counts_agree_with_the_rows
     ;
