@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         return code;
     }
     let arguments = Arguments::from_args();
+    let alone = libtest_mimic::run(&arguments, crash::trials_alone());
     let server = PostgresServer::start();
     let trials = [
         film::trials(),
@@ -70,5 +71,5 @@ fn main() -> ExitCode {
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
     server.stop();
-    conclusion.exit_code()
+    if alone.has_failed() { alone.exit_code() } else { conclusion.exit_code() }
 }
