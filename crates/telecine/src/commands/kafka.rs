@@ -68,7 +68,9 @@ async fn leave(config: &Config) -> Result<Answer> {
         was_kept |= is_left(&depth.sink) && queue.remove_sink(&depth.sink).await?;
     }
     if was_kept {
-        say("no results are kept for Kafka any more; whoever still serves with [kafka] tells none until it is started again");
+        say(
+            "no results are kept for Kafka any more; whoever still serves with [kafka] tells none until it is started again",
+        );
         return Ok(Answer::Yes);
     }
     say("no results were kept for Kafka");
