@@ -13,7 +13,8 @@
 //! ```
 //! Nothing is changed unless somebody asks for it, and then by the rules that sweeps, retries and deletions keep among
 //! themselves (`lifetime.rs`): runs that are not over are left alone, and what somebody stored lately is not removed, nor
-//! what the database has not known for a while only (`sweep/note.rs`). So it can be run beside workers, sweeps and itself. What it holds in memory goes by the files of a few runs.
+//! what the database has not known for a while only (`sweep/note.rs`). So it can be run beside workers, sweeps and itself.
+//! What it holds in memory goes by the files of a few runs.
 
 mod copies;
 mod mend;

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use rdkafka::message::{Header, Headers, Message, OwnedMessage};
 use serde_json::Value;
 
+use super::incoming::Incoming;
 use super::refusal::Refusal;
 
 const STRUCTURED: &str = "application/cloudevents+json";
@@ -44,15 +45,12 @@ pub(super) fn headers_bytes(headers: &impl Headers) -> Option<usize> {
     catch_unwind(AssertUnwindSafe(|| headers.iter().map(bytes).sum())).ok()
 }
 
-fn require_readable_headers(record: &OwnedMessage) -> Result<(), Refusal> {
-    let is_readable = record.headers().is_none_or(|headers| headers_bytes(headers).is_some());
-    let wrong = || Refusal::new("bad_header", "the name of a header is not UTF-8");
-    is_readable.then_some(()).ok_or_else(wrong)
-}
-
 /// Takes the envelope off, if there is one.
-pub(super) fn open(record: &OwnedMessage) -> Result<Opened, Refusal> {
-    require_readable_headers(record)?;
+pub(super) fn open(incoming: &Incoming) -> Result<Opened, Refusal> {
+    if !incoming.has_readable_headers {
+        return Err(Refusal::new("bad_header", "the name of a header is not UTF-8"));
+    }
+    let record = &incoming.record;
     let bytes = record.payload().filter(|bytes| !bytes.is_empty());
     let bytes = bytes.ok_or_else(|| Refusal::new("empty", "the record has no value"))?;
     let body: Value = serde_json::from_slice(bytes)

@@ -2,7 +2,6 @@
 
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use rdkafka::message::OwnedMessage;
 use telecine_pipeline::{NoSubmission, Submission, submit_all};
 use telecine_queue::{JobState, QueueError, RunFilter, RunPage};
 
@@ -83,14 +82,14 @@ impl Desk {
     async fn checked<'a>(&self, it: &'a Incoming) -> Result<(&'a Incoming, Checked), Away> {
         let checked = match it.put_away.get().or(it.refused.as_ref()) {
             Some(refusal) => Err(refusal.clone()),
-            None => self.submission(&it.record).await?,
+            None => self.submission(it).await?,
         };
         Ok((it, checked))
     }
 
     /// What to store for a record; nothing where that was done before.
-    async fn submission(&self, record: &OwnedMessage) -> Result<Checked, Away> {
-        let Asked { request, key, traceparent } = match read(record, &self.kafka.options) {
+    async fn submission(&self, it: &Incoming) -> Result<Checked, Away> {
+        let Asked { request, key, traceparent } = match read(it, &self.kafka.options) {
             Ok(asked) => asked,
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -101,14 +100,14 @@ impl Desk {
                 Ok(Ok(Some(Submission { idempotency_key, traceparent, came_by, ..submission })))
             }
             // What made a run before may be impossible by now: its input has expired, its recipe is another.
-            Err(NoSubmission::Impossible(_)) if self.is_known(record).await? => Ok(Ok(None)),
+            Err(NoSubmission::Impossible(_)) if self.is_known(it).await? => Ok(Ok(None)),
             Err(refused) => Ok(Err(Refusal::of_submission(refused).map_err(Away)?)),
         }
     }
 
     /// Read once more, so that those that are taken need not be kept for it.
-    async fn is_known(&self, record: &OwnedMessage) -> Result<bool, Away> {
-        let Ok(Asked { request, key, .. }) = read(record, &self.kafka.options) else { return Ok(false) };
+    async fn is_known(&self, it: &Incoming) -> Result<bool, Away> {
+        let Ok(Asked { request, key, .. }) = read(it, &self.kafka.options) else { return Ok(false) };
         let (tenant, queue) = (&self.kafka.options.tenant, &self.kafka.shop.queue);
         match queue.known_push(tenant, &key, &request.canonical()).await {
             Ok(known) => Ok(known.is_some()),
@@ -156,7 +155,7 @@ impl Desk {
             tracing::warn!(code, detail, place = place(record), "a record went to the dead-letter topic");
             it.put_away.get_or_init(|| refusal.clone());
         }
-        if let Some(addressee) = self.addressee(record, refusal).await? {
+        if let Some(addressee) = self.addressee(it, refusal).await? {
             let topic = &options.response_topic;
             let answered = answer(publisher, options, &addressee, record, refusal).await;
             answered.map_err(|error| not_sent(topic, error))?;
@@ -167,9 +166,9 @@ impl Desk {
 
     /// Who is to hear that there will be no run: nobody, where the key was used for a request of the same id, whose run has
     /// or will have a result of its own.
-    async fn addressee(&self, record: &OwnedMessage, refusal: &Refusal) -> Result<Option<Addressee>, Away> {
+    async fn addressee(&self, it: &Incoming, refusal: &Refusal) -> Result<Option<Addressee>, Away> {
         let options = &self.kafka.options;
-        let Some(addressee) = addressee(record, options.format) else { return Ok(None) };
+        let Some(addressee) = addressee(it, options.format) else { return Ok(None) };
         if refusal.code != KEY_REUSED {
             return Ok(Some(addressee));
         }

@@ -18,6 +18,8 @@ pub(super) struct Incoming {
     pub(super) record: OwnedMessage,
     /// Of its value, as it came.
     pub(super) value_bytes: usize,
+    /// Otherwise they can be copied, but not looked at.
+    pub(super) has_readable_headers: bool,
     /// Known before anybody looks into it.
     pub(super) refused: Option<Refusal>,
     /// It is in the dead-letter topic, for this.
@@ -29,9 +31,11 @@ pub(super) struct Incoming {
 impl Incoming {
     pub(super) fn of(record: &BorrowedMessage<'_>) -> Self {
         let value_bytes = record.payload_len();
-        let bytes = value_bytes + record.key_len() + record.headers().and_then(headers_bytes).unwrap_or(0);
+        let headers_bytes = record.headers().map_or(Some(0), headers_bytes);
+        let bytes = value_bytes + record.key_len() + headers_bytes.unwrap_or(0);
         if bytes <= LARGEST_KEPT {
-            return Self::new(record.detach(), value_bytes, bytes, None);
+            let incoming = Self::new(record.detach(), value_bytes, bytes, None);
+            return Self { has_readable_headers: headers_bytes.is_some(), ..incoming };
         }
         let (topic, timestamp) = (record.topic().to_owned(), record.timestamp());
         let (partition, offset) = (record.partition(), record.offset());
@@ -51,7 +55,7 @@ impl Incoming {
 
     fn new(record: OwnedMessage, value_bytes: usize, kept_bytes: usize, refused: Option<Refusal>) -> Self {
         let (put_away, is_done) = (OnceCell::new(), Cell::new(false));
-        Self { record, value_bytes, refused, put_away, is_done, kept_bytes }
+        Self { record, value_bytes, has_readable_headers: true, refused, put_away, is_done, kept_bytes }
     }
 
     /// In memory.

@@ -5,7 +5,6 @@ use serde_json::json;
 use telecine_pipeline::{NoSubmission, RequestFault};
 use telecine_queue::QueueError;
 
-use super::cloud_event::headers_bytes;
 use super::incoming::Incoming;
 use super::publisher::{NotSent, Outgoing, Publisher};
 use super::request::Addressee;
@@ -112,11 +111,11 @@ fn with(headers: OwnedHeaders, told: &[(&str, &str)]) -> OwnedHeaders {
     told.iter().fold(headers, |headers, (key, value)| headers.insert(Header { key, value: Some(*value) }))
 }
 
-/// The headers that a record came with, but for those of the dead letter that it may have been before. Where a name is no UTF-8,
-/// all of them as they are: they can be copied, but not looked at.
-fn originals(record: &OwnedMessage) -> OwnedHeaders {
+/// The headers that a record came with, but for those of the dead letter that it may have been before; where they cannot be
+/// looked at, all of them.
+fn originals(record: &OwnedMessage, are_readable: bool) -> OwnedHeaders {
     let Some(headers) = record.headers() else { return OwnedHeaders::new() };
-    if headers_bytes(headers).is_none() {
+    if !are_readable {
         return headers.clone();
     }
     let is_ours = |name: &str| OURS.iter().any(|prefix| name.starts_with(prefix));
@@ -133,7 +132,7 @@ pub(super) async fn put_away(
 ) -> Result<(), NotSent> {
     let (record, omitted) = (&incoming.record, incoming.value_bytes.to_string());
     let omitting = |headers| with(headers, &[("telecine-value-omitted-bytes", &omitted)]);
-    let whole = refusal.headers(record, originals(record), true);
+    let whole = refusal.headers(record, originals(record, incoming.has_readable_headers), true);
     let forms = [
         (record.key(), record.payload(), whole.clone()),
         (record.key(), None, omitting(whole)),
@@ -219,7 +218,7 @@ mod tests {
         let headers = Some(with(OwnedHeaders::new(), &told));
         let record = OwnedMessage::new(None, None, topic, at, 0, 7, headers);
 
-        let headers = Refusal::new("empty", "why").headers(&record, originals(&record), true);
+        let headers = Refusal::new("empty", "why").headers(&record, originals(&record, true), true);
         let named = |name: &str| headers.iter().filter(|it| it.key == name).map(|it| it.value).collect();
         let (codes, origins): (Vec<_>, Vec<_>) = (named("telecine-problem-code"), named("origin"));
         assert_eq!((codes, origins), (vec![Some(&b"empty"[..])], vec![Some(&b"test"[..])]));

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use telecine_pipeline::{Input, RunRequest, prefix_fault};
 
 use super::cloud_event::{EventName, header_bytes, open};
+use super::incoming::Incoming;
 use super::refusal::Refusal;
 use super::{Format, KafkaOptions};
 use crate::traceparent::is_traceparent;
@@ -27,12 +28,12 @@ pub(super) struct Asked {
 }
 
 /// Refuses what is not as documented, whatever is installed or configured.
-pub(super) fn read(record: &OwnedMessage, options: &KafkaOptions) -> Result<Asked, Refusal> {
-    let bytes = record.payload().map_or(0, <[u8]>::len);
+pub(super) fn read(incoming: &Incoming, options: &KafkaOptions) -> Result<Asked, Refusal> {
+    let bytes = incoming.value_bytes;
     if bytes > LARGEST_VALUE {
         return Err(too_large(bytes));
     }
-    let opened = open(record)?;
+    let opened = open(incoming)?;
     let (request, id) = match options.format {
         Format::Telecine => (parsed(opened.body)?, None),
         Format::Optimize => {
@@ -41,7 +42,7 @@ pub(super) fn read(record: &OwnedMessage, options: &KafkaOptions) -> Result<Aske
             (request.into_request(&options.recipe)?, id)
         }
     };
-    let key = key(record, opened.event.as_ref(), id)?;
+    let key = key(&incoming.record, opened.event.as_ref(), id)?;
     let traceparent = opened.traceparent.filter(|text| is_traceparent(text));
     Ok(Asked { request, key, traceparent })
 }
@@ -59,8 +60,8 @@ pub(super) struct Addressee {
     pub(super) key: String,
 }
 
-pub(super) fn addressee(record: &OwnedMessage, format: Format) -> Option<Addressee> {
-    let body = open(record).ok()?.body;
+pub(super) fn addressee(incoming: &Incoming, format: Format) -> Option<Addressee> {
+    let body = open(incoming).ok()?.body;
     // Whatever is longer or something else was refused for it, and is not repeated.
     let short = |names: &[&str], most: usize| {
         let value = field(&body, names)?;

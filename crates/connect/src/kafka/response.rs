@@ -19,15 +19,6 @@ pub(super) struct Result<'a> {
 /// Events that end a generation of a run.
 pub(super) const ENDS: [&str; 4] = ["run.succeeded", "run.partial", "run.failed", "run.cancelled"];
 
-/// Whether what an event ends is a success; `None` where it ends nothing. `run.partial` is success with warnings.
-pub(super) fn outcome(event: &str) -> Option<bool> {
-    match event {
-        "run.succeeded" | "run.partial" => Some(true),
-        "run.failed" | "run.cancelled" => Some(false),
-        _ => None,
-    }
-}
-
 impl Result<'_> {
     /// The name of the event, by which it is known when it comes again.
     pub(super) fn id(&self) -> String {
@@ -87,7 +78,7 @@ impl Result<'_> {
     }
 
     fn succeeded(&self) -> bool {
-        outcome(&self.event.name).unwrap_or(false)
+        matches!(self.event.name.as_str(), "run.succeeded" | "run.partial")
     }
 
     /// Of the run as it is; one that was started over since has none, and of a cancelled one it is the cancelling.

@@ -11,7 +11,7 @@ use telecine_queue::{Backoff, Event, Queue, QueueError, Run, Sink, SinkError};
 
 use super::desk::CAME_BY;
 use super::publisher::{NotSent, Outgoing, Publisher};
-use super::response::{ENDS, Result as RunResult, outcome};
+use super::response::{ENDS, Result as RunResult};
 use super::{Kafka, KafkaOptions, Results};
 use crate::told::{self, Shortened};
 use crate::traceparent::is_traceparent;
@@ -51,7 +51,7 @@ impl Sink for KafkaSink {
     }
 
     async fn deliver(&self, events: &[Event]) -> Result<(), SinkError> {
-        let ends: Vec<&Event> = events.iter().filter(|event| outcome(&event.name).is_some()).collect();
+        let ends: Vec<&Event> = events.iter().filter(|event| ENDS.contains(&event.name.as_str())).collect();
         let Some(first) = ends.first() else { return Ok(()) };
         let run = self.queue.get_run(&first.run).await.map_err(SinkError::new)?;
         let Some(run) = run else { return Ok(()) };
@@ -59,13 +59,12 @@ impl Sink for KafkaSink {
         if !self.tells_of(&run, meta.as_ref()) {
             return Ok(());
         }
-        let again = |reason: String| SinkError { reason, retry_after: Some(AGAIN_AFTER) };
         if run.external_id.is_some() && !self.is_turn_of(first).await.map_err(SinkError::new)? {
-            return Err(again("an earlier result of the same key was not taken yet".into()));
+            return Err(not_yet("an earlier result of the same key was not taken yet"));
         }
         let telling = self.tell_all(&run, meta.as_ref(), &ends);
         let told = tokio::time::timeout(SENT_WITHIN, telling).await;
-        told.unwrap_or_else(|_| Err(again(format!("no answer of the brokers within {SENT_WITHIN:?}"))))
+        told.unwrap_or_else(|_| Err(not_yet(format!("no answer of the brokers within {SENT_WITHIN:?}"))))
     }
 }
 
@@ -111,10 +110,8 @@ impl KafkaSink {
             meta.and_then(|meta| meta.traceparent.as_deref()).filter(|text| is_traceparent(text));
         for event in ends {
             let result = RunResult { event, external_id: run.external_id.as_deref(), document: &document };
-            self.tell(&result, traceparent).await.map_err(|error| SinkError {
-                reason: format!("topic `{}`: {error}", self.options.response_topic),
-                retry_after: Some(AGAIN_AFTER),
-            })?;
+            let told = self.tell(&result, traceparent).await;
+            told.map_err(|error| not_yet(format!("topic `{}`: {error}", self.options.response_topic)))?;
         }
         Ok(())
     }
@@ -148,6 +145,10 @@ impl KafkaSink {
         }
         Err(NotSent::TooLarge)
     }
+}
+
+fn not_yet(reason: impl Into<String>) -> SinkError {
+    SinkError { reason: reason.into(), retry_after: Some(AGAIN_AFTER) }
 }
 
 /// Those of a CloudEvent, and ours.

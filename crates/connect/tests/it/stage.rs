@@ -207,3 +207,14 @@ macro_rules! promises {
     };
 }
 pub(crate) use promises;
+
+/// One trial for each promise, where the database makes no difference.
+macro_rules! promises_alone {
+    ($subject:literal, [$($promise:ident),+ $(,)?]) => {
+        [$(libtest_mimic::Trial::test(concat!($subject, "::", stringify!($promise)), || {
+            $crate::stage::block_on($promise());
+            Ok(())
+        })),+]
+    };
+}
+pub(crate) use promises_alone;

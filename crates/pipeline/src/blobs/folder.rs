@@ -203,9 +203,7 @@ impl Folder {
         }
         Ok(found)
     }
-}
 
-impl Folder {
     /// Removes what staged files there are of some keys, for whoever alone writes them.
     pub(super) fn remove_staged_of(&self, keys: &BTreeSet<String>) -> io::Result<()> {
         let paths: BTreeSet<PathBuf> = keys.iter().map(|key| self.root.join(key)).collect();

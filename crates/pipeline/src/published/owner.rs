@@ -240,9 +240,7 @@ impl Place {
             }
         }
     }
-}
 
-impl Place {
     /// What a run has published there counts no more; `false`: nothing did.
     pub(super) async fn disown(&self, queue: &dyn Queue, run: &RunId) -> Attempted<bool> {
         loop {

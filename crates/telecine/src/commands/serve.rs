@@ -131,7 +131,6 @@ async fn stop_relays(webhooks: Relay, kafka: Option<kafka::Running>, leaving: &L
 /// The server, and whether programs on this machine need no key.
 async fn start(config: &Config, shop: &Arc<Workshop>, kafka: Option<&Kafka>) -> Result<(Server, bool)> {
     raise_file_limit();
-    Meter::install();
     let kafka = kafka.map(|kafka| kafka.broker().clone());
     let options = ServerOptions { kafka, own_kinds: kinds::names(), ..config.serving.options.clone() };
     let app = App::new(Arc::clone(shop), recipes::all(config)?, options);

@@ -10,31 +10,20 @@ use telecine_pipeline::RunMeta;
 use super::office::{Office, ids};
 use super::shared;
 use crate::kafka_server::{Sent, header};
-use crate::stage::{On, block_on};
+use crate::stage::{On, promises_alone};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        Trial::test("kafka::formats::cloud_events_come_in_both_modes_and_once", || {
-            block_on(cloud_events_come_in_both_modes_and_once());
-            Ok(())
-        }),
-        Trial::test("kafka::formats::requests_of_the_plain_media_worker_are_taken_and_answered", || {
-            block_on(requests_of_the_plain_media_worker_are_taken_and_answered());
-            Ok(())
-        }),
-        Trial::test("kafka::formats::both_spellings_of_a_field_and_empty_names_are_taken", || {
-            block_on(both_spellings_of_a_field_and_empty_names_are_taken());
-            Ok(())
-        }),
-        Trial::test("kafka::formats::names_are_the_same_only_where_they_are", || {
-            block_on(names_are_the_same_only_where_they_are());
-            Ok(())
-        }),
-        Trial::test("kafka::formats::a_recipe_that_is_not_there_is_refused_at_once", || {
-            block_on(a_recipe_that_is_not_there_is_refused_at_once());
-            Ok(())
-        }),
-    ]
+    promises_alone!(
+        "kafka::formats",
+        [
+            cloud_events_come_in_both_modes_and_once,
+            requests_of_the_plain_media_worker_are_taken_and_answered,
+            both_spellings_of_a_field_and_empty_names_are_taken,
+            names_are_the_same_only_where_they_are,
+            a_recipe_that_is_not_there_is_refused_at_once,
+        ]
+    )
+    .into()
 }
 
 async fn cloud_events_come_in_both_modes_and_once() {

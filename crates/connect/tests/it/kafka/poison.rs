@@ -9,25 +9,21 @@ use telecine_connect::kafka::Format;
 use super::office::{Office, ids};
 use super::{raw_record, shared};
 use crate::kafka_server::{KafkaServer, Sent, header};
-use crate::stage::{On, block_on};
+use crate::stage::{On, promises_alone};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    macro_rules! trial {
-        ($($promise:ident),* $(,)?) => {
-            vec![$(Trial::test(concat!("kafka::poison::", stringify!($promise)), || {
-                block_on($promise());
-                Ok(())
-            })),*]
-        };
-    }
-    trial![
-        a_header_whose_name_is_no_text_stops_nothing,
-        an_answer_that_nobody_takes_stops_nothing,
-        small_records_keep_all_that_they_have_in_a_topic_of_small_batches,
-        what_was_put_away_is_not_put_away_again_for_anothers_sake,
-        of_what_was_far_too_large_only_the_place_is_kept,
-        a_batch_that_nobody_can_unpack_stops_nothing,
-    ]
+    promises_alone!(
+        "kafka::poison",
+        [
+            a_header_whose_name_is_no_text_stops_nothing,
+            an_answer_that_nobody_takes_stops_nothing,
+            small_records_keep_all_that_they_have_in_a_topic_of_small_batches,
+            what_was_put_away_is_not_put_away_again_for_anothers_sake,
+            of_what_was_far_too_large_only_the_place_is_kept,
+            a_batch_that_nobody_can_unpack_stops_nothing,
+        ]
+    )
+    .into()
 }
 
 /// Topics of a partition each, of which one is made with settings of its own.

@@ -12,7 +12,7 @@ use super::office::{Office, stop};
 use super::shared;
 use crate::kafka_server::{KafkaServer, Sent, header};
 use crate::postgres_server::PostgresServer;
-use crate::stage::{On, block_on, promises};
+use crate::stage::{On, promises, promises_alone};
 
 pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
     let mut trials: Vec<Trial> = promises!(
@@ -23,24 +23,15 @@ pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
             results_of_one_key_come_in_the_order_of_their_ends
         ]
     );
-    trials.extend([
-        Trial::test("kafka::results::a_broker_that_was_away_is_told_everything_in_order", || {
-            block_on(a_broker_that_was_away_is_told_everything_in_order());
-            Ok(())
-        }),
-        Trial::test("kafka::results::what_is_too_large_is_told_in_short", || {
-            block_on(what_is_too_large_is_told_in_short());
-            Ok(())
-        }),
-        Trial::test("kafka::results::of_others_nothing_is_told_where_that_is_wanted", || {
-            block_on(of_others_nothing_is_told_where_that_is_wanted());
-            Ok(())
-        }),
-        Trial::test("kafka::results::a_tenants_topic_has_its_own_runs_alone", || {
-            block_on(a_tenants_topic_has_its_own_runs_alone());
-            Ok(())
-        }),
-    ]);
+    trials.extend(promises_alone!(
+        "kafka::results",
+        [
+            a_broker_that_was_away_is_told_everything_in_order,
+            what_is_too_large_is_told_in_short,
+            of_others_nothing_is_told_where_that_is_wanted,
+            a_tenants_topic_has_its_own_runs_alone,
+        ]
+    ));
     trials
 }
 

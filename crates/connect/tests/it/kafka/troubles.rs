@@ -12,24 +12,19 @@ use super::office::{Office, ids};
 use super::shared;
 use crate::kafka_server::{KafkaServer, Sent};
 use crate::postgres_server::PostgresServer;
-use crate::stage::{On, block_on, promises};
+use crate::stage::{On, promises, promises_alone};
 
 pub(crate) fn trials(server: &PostgresServer) -> Vec<Trial> {
     let mut trials: Vec<Trial> = promises!("kafka::troubles", server, [work_of_others_does_not_stop_intake]);
-    macro_rules! trial {
-        ($($promise:ident),* $(,)?) => {
-            [$(Trial::test(concat!("kafka::troubles::", stringify!($promise)), || {
-                block_on($promise());
-                Ok(())
-            })),*]
-        };
-    }
-    trials.extend(trial![
-        an_intake_that_breaks_starts_anew_and_is_not_ready_meanwhile,
-        a_broker_that_hangs_does_not_keep_intake_from_stopping,
-        a_batch_whose_checks_are_slow_is_taken_in,
-        offsets_that_went_back_are_committed,
-    ]);
+    trials.extend(promises_alone!(
+        "kafka::troubles",
+        [
+            an_intake_that_breaks_starts_anew_and_is_not_ready_meanwhile,
+            a_broker_that_hangs_does_not_keep_intake_from_stopping,
+            a_batch_whose_checks_are_slow_is_taken_in,
+            offsets_that_went_back_are_committed,
+        ]
+    ));
     trials
 }
 
